@@ -1,0 +1,1 @@
+"""The builder, which ties frontend, passes, tuner, lowering and engine together."""

@@ -1,0 +1,1 @@
+"""Code generators for LLVM and Triton, and their compile workers. Knows no region."""

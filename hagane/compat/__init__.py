@@ -1,0 +1,1 @@
+"""Interfaces of other inference tools, on top of this one."""

@@ -1,0 +1,1 @@
+"""Compare, bisect, reduce, inspect and report."""

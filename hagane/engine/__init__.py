@@ -1,0 +1,1 @@
+"""The engine file: read, write, refit, verify."""

@@ -1,0 +1,1 @@
+"""NumPy host steps and the packing recipes of constants."""

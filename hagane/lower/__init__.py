@@ -1,0 +1,1 @@
+"""Regions and their tactics become a plan; memory planning."""

@@ -1,0 +1,1 @@
+"""Graph to graph rewrites, one file per pass."""

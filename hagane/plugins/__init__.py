@@ -1,0 +1,1 @@
+"""Ops defined by the user."""

@@ -1,0 +1,1 @@
+"""Calibrators, quantise/dequantise insertion, recipes and sensitivity."""

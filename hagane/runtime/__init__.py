@@ -1,0 +1,1 @@
+"""Runs engines: sessions, devices, memory, profiler. Never imports a compiler."""

@@ -1,0 +1,1 @@
+"""Serving engines over a network."""

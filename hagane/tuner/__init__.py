@@ -1,0 +1,1 @@
+"""Parameter spaces, measurement, search, cost model and timing cache."""

@@ -1,0 +1,1 @@
+"""Example models, fetched by pinned hash or generated with seeded weights."""
