@@ -1,0 +1,1 @@
+"""Data types, symbolic dims, targets, errors and hashing that every other package builds on."""
