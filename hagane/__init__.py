@@ -1,7 +1,7 @@
 """Hagane: an inference compiler and runtime.
 
-The public names are loaded on first use, so that importing the package costs nothing and a process that only runs
-engines never imports the compiler.
+The public names are loaded on first use, so that importing the package costs nothing and a process that only
+runs engines never imports the compiler.
 """
 
 from importlib import import_module
