@@ -1,0 +1,1 @@
+"""The typed SSA graph: values, layouts, regions, op registry, builder, text, verifier, rewriting, interpreter."""
