@@ -2,7 +2,8 @@
 
 `+ - *` work on any number; `/` divides floats, and integers as C does (towards zero). `//`, `%` and `>>`
 treat integers as unsigned, which is what indices want; floor_div and floor_mod of Function take negative
-numerators. Python numbers are literals of the other operand's type. Comparisons are methods: `==` is identity.
+numerators. A Python number is a literal of the other operand's type. Comparisons are methods: `==` is
+identity.
 """
 
 from __future__ import annotations
