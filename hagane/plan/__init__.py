@@ -1,0 +1,1 @@
+"""The data that the runtime executes, with its text form."""
