@@ -56,5 +56,7 @@ class Function(Dot):
         """The definition in LLVM's syntax."""
         linkage = "internal " if self._internal else ""
         end = "ret void" if self.result.kind == "void" else "unreachable"
-        head = f"define {linkage}{self.result.llvm} @{self.name}({self._signature}) {self._attributes}#0 {{"
+        # dso_local: its address is a distance in the image, not a slot of a table
+        head = f"define {linkage}dso_local {self.result.llvm} @{self.name}({self._signature})"
+        head += f" {self._attributes}#0 {{"
         return "\n".join([head, "entry:", *self.slots, *self.lines, "  " + end, "}", ""])
