@@ -1,0 +1,397 @@
+"""The native driver of a job: barrier, table interpreter, worker loop, as LLVM IR text for any target.
+
+Waiting goes in three steps: spin, then yield (a thread we wait for may sit on our own core), then sleep on
+a futex. Each of them is needed: spinning alone took 4 ms for a layer of 7 us when threads outnumbered the
+cores. What operands, words and symbols mean is in hagane.plan.abi. System calls go through libc, whose
+number for futex is data, so nothing here depends on the processor but the hint that a thread is spinning.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from hagane.plan import abi
+from hagane.plan.abi import OPERANDS, Op
+
+_WAIT_PRIVATE, _WAKE_PRIVATE, _ALL = 128, 129, 0x7FFFFFFF
+_KERNEL = "void (ptr, ptr, ptr, i64, i64)"
+_IDLE_BURST = 63  # an idle worker yields after this many spins, less one; a power of two, less one
+
+
+class DriverTarget(Protocol):
+    """What the driver asks of a target."""
+
+    @property
+    def arch(self) -> str: ...
+
+
+def driver_ir(target: DriverTarget) -> str:
+    """The driver's module for a target: it defines the two entry points and imports from libc only."""
+    declarations, pause = _pause(target.arch)
+    return "\n".join([_DECLARATIONS + declarations, _barrier(pause), _execute(), _run(), _worker(pause)])
+
+
+def _pause(arch: str) -> tuple[str, str]:
+    """The declaration of the spin hint and the call of it."""
+    if arch.startswith("x86"):
+        return "declare void @llvm.x86.sse2.pause()\n", "call void @llvm.x86.sse2.pause()"
+    if arch == "aarch64":
+        return "declare void @llvm.aarch64.hint(i32)\n", "call void @llvm.aarch64.hint(i32 1)"
+    return "", 'fence syncscope("singlethread") seq_cst'
+
+
+_DECLARATIONS = """
+declare i64 @syscall(i64, ...)
+declare i32 @sched_yield()
+declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
+declare i64 @llvm.umin.i64(i64, i64)
+"""
+
+
+def _word(name: str, word: int, base: str = "%pool") -> str:
+    return f"  %{name} = getelementptr i64, ptr {base}, i64 {word}"
+
+
+def _syscall(address: str, action: int, value: str) -> str:
+    """A futex call; %futex is its number."""
+    arguments = f"i64 %futex, ptr {address}, i64 {action}, i64 {value}, ptr null, ptr null, i64 0"
+    return f"  %r = call i64 (i64, ...) @syscall({arguments})"
+
+
+def _barrier(pause: str) -> str:
+    """A barrier of nth threads: the last to arrive resets the count and starts the next generation."""
+    return f"""
+define internal void @hagane_wake(ptr %pool, ptr %address) noinline {{
+{_word("futexp", abi.POOL_FUTEX)}
+  %futex = load i64, ptr %futexp, align 8
+{_syscall("%address", _WAKE_PRIVATE, str(_ALL))}
+  ret void
+}}
+
+define internal void @hagane_barrier(ptr %pool, i64 %nth) noinline {{
+entry:
+  %alone = icmp eq i64 %nth, 1
+  br i1 %alone, label %done, label %arrive
+arrive:
+{_word("arrived", abi.POOL_ARRIVED)}
+{_word("generation", abi.POOL_GENERATION)}
+{_word("sleepers", abi.POOL_BARRIER_SLEEPERS)}
+  %mine = load atomic i64, ptr %generation monotonic, align 8
+  %before = atomicrmw add ptr %arrived, i64 1 acq_rel
+  %rank = add i64 %before, 1
+  %last = icmp eq i64 %rank, %nth
+  br i1 %last, label %release, label %wait
+release:
+  store atomic i64 0, ptr %arrived monotonic, align 8
+  %following = add i64 %mine, 1
+  store atomic i64 %following, ptr %generation seq_cst, align 8
+  %asleep = load atomic i64, ptr %sleepers seq_cst, align 8
+  %any = icmp ne i64 %asleep, 0
+  br i1 %any, label %wake, label %done
+wake:
+  call void @hagane_wake(ptr %pool, ptr %generation)
+  ret void
+wait:
+{_word("spinsp", abi.POOL_BARRIER_SPINS)}
+{_word("yieldsp", abi.POOL_BARRIER_YIELDS)}
+{_word("futexp", abi.POOL_FUTEX)}
+  %spins = load i64, ptr %spinsp, align 8
+  %yields = load i64, ptr %yieldsp, align 8
+  %futex = load i64, ptr %futexp, align 8
+  br label %spin
+spin:
+  %i = phi i64 [ 0, %wait ], [ %i1, %spinning ]
+  %seen1 = load atomic i64, ptr %generation acquire, align 8
+  %open1 = icmp ne i64 %seen1, %mine
+  br i1 %open1, label %done, label %spinning
+spinning:
+  {pause}
+  %i1 = add i64 %i, 1
+  %more1 = icmp slt i64 %i1, %spins
+  br i1 %more1, label %spin, label %yield
+yield:
+  %j = phi i64 [ 0, %spinning ], [ %j1, %yielding ]
+  %y = call i32 @sched_yield()
+  %seen2 = load atomic i64, ptr %generation acquire, align 8
+  %open2 = icmp ne i64 %seen2, %mine
+  br i1 %open2, label %done, label %yielding
+yielding:
+  %j1 = add i64 %j, 1
+  %few = icmp slt i64 %j1, %yields
+  %sleepless = icmp eq i64 %futex, 0
+  %more2 = or i1 %few, %sleepless
+  br i1 %more2, label %yield, label %bed
+bed:
+  %s0 = atomicrmw add ptr %sleepers, i64 1 seq_cst
+  br label %sleep
+sleep:
+  %seen3 = load atomic i64, ptr %generation seq_cst, align 8
+  %open3 = icmp ne i64 %seen3, %mine
+  br i1 %open3, label %rise, label %sleeping
+sleeping:
+  %low = and i64 %mine, 4294967295
+{_syscall("%generation", _WAIT_PRIVATE, "%low")}
+  br label %sleep
+rise:
+  %s1 = atomicrmw sub ptr %sleepers, i64 1 seq_cst
+  ret void
+done:
+  ret void
+}}
+"""
+
+
+def _block(op: Op, body: str, jumps: bool = False) -> str:
+    """One instruction: loads its operands as %op.operand, runs the body and, unless it jumps, goes on."""
+    name = op.name.lower()
+    lines = [f"{name}:"]
+    for place, operand in enumerate(OPERANDS[op], start=1):
+        lines.append(f"  %{name}.{operand}.p = getelementptr i64, ptr %at, i64 {place}")
+        lines.append(f"  %{name}.{operand} = load i64, ptr %{name}.{operand}.p, align 8")
+    lines.append(body.strip("\n").replace("$", f"%{name}."))
+    if not jumps:
+        lines.append(_go_on(op))
+    return "\n".join(lines)
+
+
+def _go_on(op: Op, suffix: str = "") -> str:
+    name = f"%{op.name.lower()}.next{suffix}"
+    return f"  {name} = add i64 %here, {1 + len(OPERANDS[op])}\n  store i64 {name}, ptr %pc\n  br label %step"
+
+
+def _only_first(op: Op, body: str) -> str:
+    """An instruction that thread 0 alone carries out."""
+    name = op.name.lower()
+    text = f"  br i1 %first, label %{name}.do, label %{name}.over\n{name}.do:\n{body.strip(chr(10))}\n"
+    return _block(op, f"{text}  br label %{name}.over\n{name}.over:")
+
+
+def _call_kernel(tid: str, nth: str) -> str:
+    return f"""
+  $k = inttoptr i64 $kernel to ptr
+  $a = getelementptr i64, ptr %job, i64 $args
+  $d = getelementptr i64, ptr %job, i64 $dims
+  call {_KERNEL} $k(ptr $a, ptr $d, ptr %scratch, i64 {tid}, i64 {nth})
+"""
+
+
+_SLICE = """
+  $chunk0 = add i64 $size, %nth63
+  $chunk1 = udiv i64 $chunk0, %nth
+  $chunk = and i64 $chunk1, -64
+  $start0 = mul i64 $chunk, %tid
+  $start = call i64 @llvm.umin.i64(i64 $start0, i64 $size)
+  $rest = sub i64 $size, $start
+  $part0 = call i64 @llvm.umin.i64(i64 $chunk, i64 $rest)
+  $final = icmp eq i64 %tid1, %nth
+  $part = select i1 $final, i64 $rest, i64 $part0
+  $to0 = add i64 $dst, $start
+"""
+_COPY = "  call void @llvm.memcpy.p0.p0.i64(ptr $to, ptr $from, i64 {size}, i1 false)"
+_FILL = """  $byte = trunc i64 $value to i8
+  call void @llvm.memset.p0.i64(ptr $to, i8 $byte, i64 {size}, i1 false)"""
+_BRANCH = f"""
+  %parity = load i64, ptr %parityp
+  %other = xor i64 %parity, 1
+  store i64 %other, ptr %parityp
+  %control0 = add i64 %parity, {abi.POOL_CONTROL}
+  %control = getelementptr i64, ptr %pool, i64 %control0
+  br i1 %first, label %publish, label %meet
+publish:
+  $bytep = inttoptr i64 $byte to ptr
+  %flag8 = load i8, ptr $bytep
+  %flag64 = zext i8 %flag8 to i64
+  store atomic i64 %flag64, ptr %control monotonic, align 8
+  br label %meet
+meet:
+  call void @hagane_barrier(ptr %pool, i64 %nth)
+  %flag = load atomic i64, ptr %control monotonic, align 8
+  %taken = icmp eq i64 %flag, 0
+  br i1 %taken, label %branch.jump, label %branch.fall
+branch.jump:
+  store i64 $target, ptr %pc
+  br label %step
+branch.fall:
+"""
+_COUNTER_TEST = """
+  $cp = getelementptr i64, ptr %counters, i64 $slot
+  $c = load i64, ptr $cp
+  $out = icmp sge i64 $c, $limit
+  br i1 $out, label %counter.jump, label %counter.fall
+counter.jump:
+  store i64 $target, ptr %pc
+  br label %step
+counter.fall:
+"""
+
+
+def _instructions() -> list[str]:
+    into = "  $to = inttoptr i64 $dst to ptr\n"
+    source = "  $from = inttoptr i64 $src to ptr\n"
+    part = "  $to = inttoptr i64 $to0 to ptr\n"
+    part_source = "  $from0 = add i64 $src, $start\n  $from = inttoptr i64 $from0 to ptr\n"
+    counter = "  $cp = getelementptr i64, ptr %counters, i64 $slot\n"
+    load = counter + "  $c = load i64, ptr $cp\n"
+    return [
+        _block(Op.END, "  call void @hagane_barrier(ptr %pool, i64 %nth)\n  ret void", jumps=True),
+        _block(Op.LAUNCH, _call_kernel("%tid", "%nth")),
+        _only_first(Op.SERIAL, _call_kernel("0", "1")),
+        _block(Op.BARRIER, "  call void @hagane_barrier(ptr %pool, i64 %nth)"),
+        _only_first(Op.COPY, into + source + _COPY.format(size="$size")),
+        _block(Op.PARALLEL_COPY, _SLICE + part + part_source + _COPY.format(size="$part")),
+        _only_first(Op.FILL, into + _FILL.format(size="$size")),
+        _block(Op.PARALLEL_FILL, _SLICE + part + _FILL.format(size="$part")),
+        _block(Op.BRANCH_IF_ZERO, _BRANCH),
+        _block(Op.JUMP, "  store i64 $target, ptr %pc\n  br label %step", jumps=True),
+        _block(Op.COUNTER_SET, counter + "  store i64 $value, ptr $cp"),
+        _block(Op.COUNTER_TEST, _COUNTER_TEST),
+        _block(Op.COUNTER_ADD, load + "  $c1 = add i64 $c, 1\n  store i64 $c1, ptr $cp"),
+        _only_first(
+            Op.COUNTER_STORE, load + "  $ap = inttoptr i64 $address to ptr\n  store i64 $c, ptr $ap, align 8"
+        ),
+    ]
+
+
+def _execute() -> str:
+    cases = "\n".join(f"    i64 {op.value}, label %{op.name.lower()}" for op in Op if op is not Op.END)
+    return f"""
+define internal void @hagane_execute(ptr %pool, ptr %job, i64 %tid, i64 %nth) noinline {{
+entry:
+  %pc = alloca i64
+  %parityp = alloca i64
+  %counters = alloca [{abi.MAX_COUNTERS} x i64]
+  store i64 {abi.HEADER_WORDS}, ptr %pc
+  store i64 0, ptr %parityp
+{_word("scratchp", abi.JOB_SCRATCH, "%job")}
+{_word("stridep", abi.JOB_SCRATCH_STRIDE, "%job")}
+  %scratch0 = load i64, ptr %scratchp, align 8
+  %stride = load i64, ptr %stridep, align 8
+  %scratch1 = mul i64 %stride, %tid
+  %scratch2 = add i64 %scratch0, %scratch1
+  %scratch = inttoptr i64 %scratch2 to ptr
+  %first = icmp eq i64 %tid, 0
+  %tid1 = add i64 %tid, 1
+  %nth63 = mul i64 %nth, 63
+  br label %step
+step:
+  %here = load i64, ptr %pc
+  %at = getelementptr i64, ptr %job, i64 %here
+  %op = load i64, ptr %at, align 8
+  switch i64 %op, label %end [
+{cases}
+  ]
+{chr(10).join(_instructions())}
+}}
+"""
+
+
+def _run() -> str:
+    """Publishes the job to the workers and runs it as thread 0."""
+    return f"""
+define void @{abi.RUN_SYMBOL}(ptr %pool, ptr %job) noinline {{
+entry:
+{_word("epochp", abi.POOL_EPOCH)}
+{_word("jobp", abi.POOL_JOB)}
+{_word("stopp", abi.POOL_STOP)}
+{_word("sleepersp", abi.POOL_IDLE_SLEEPERS)}
+  %stop = icmp eq ptr %job, null
+  br i1 %stop, label %halt, label %start
+halt:
+  store atomic i64 1, ptr %stopp monotonic, align 8
+  br label %publish
+start:
+{_word("nthp", abi.JOB_THREADS, "%job")}
+  %nth = load i64, ptr %nthp, align 8
+  %alone = icmp eq i64 %nth, 1
+  br i1 %alone, label %execute, label %publish
+publish:
+  %threads = phi i64 [ 65535, %halt ], [ %nth, %start ]
+  %jobbits = ptrtoint ptr %job to i64
+  store atomic i64 %jobbits, ptr %jobp monotonic, align 8
+  %old = load atomic i64, ptr %epochp monotonic, align 8
+  %count = and i64 %old, -65536
+  %count1 = add i64 %count, 65536
+  %epoch = or i64 %count1, %threads
+  store atomic i64 %epoch, ptr %epochp seq_cst, align 8
+  %asleep = load atomic i64, ptr %sleepersp seq_cst, align 8
+  %any = icmp ne i64 %asleep, 0
+  br i1 %any, label %wake, label %awake
+wake:
+  call void @hagane_wake(ptr %pool, ptr %epochp)
+  br label %awake
+awake:
+  br i1 %stop, label %done, label %execute
+execute:
+  %n = phi i64 [ 1, %start ], [ %threads, %awake ]
+  call void @hagane_execute(ptr %pool, ptr %job, i64 0, i64 %n)
+  br label %done
+done:
+  ret void
+}}
+"""
+
+
+def _worker(pause: str) -> str:
+    """Waits for a new epoch. Only a worker that it needs reads the job, which then stays until it is done."""
+    return f"""
+define void @{abi.WORKER_SYMBOL}(ptr %pool, i64 %tid, i64 %spins) noinline {{
+entry:
+{_word("epochp", abi.POOL_EPOCH)}
+{_word("jobp", abi.POOL_JOB)}
+{_word("stopp", abi.POOL_STOP)}
+{_word("sleepersp", abi.POOL_IDLE_SLEEPERS)}
+{_word("futexp", abi.POOL_FUTEX)}
+  %futex = load i64, ptr %futexp, align 8
+  %sleepless = icmp eq i64 %futex, 0
+  br label %idle
+idle:
+  %seen = phi i64 [ 0, %entry ], [ %epoch, %work ], [ %epoch, %news ]
+  br label %spin
+spin:
+  %i = phi i64 [ 0, %idle ], [ %i1, %burst ], [ %i1, %yield ], [ 0, %risen ]
+  %epoch = load atomic i64, ptr %epochp acquire, align 8
+  %new = icmp ne i64 %epoch, %seen
+  br i1 %new, label %check, label %nothing
+nothing:
+  {pause}
+  %i1 = add i64 %i, 1
+  %few = icmp slt i64 %i1, %spins
+  %stay = or i1 %few, %sleepless
+  br i1 %stay, label %burst, label %bed
+burst:
+  %phase = and i64 %i1, {_IDLE_BURST}
+  %polite = icmp eq i64 %phase, 0
+  br i1 %polite, label %yield, label %spin
+yield:
+  %y = call i32 @sched_yield()
+  br label %spin
+bed:
+  %s0 = atomicrmw add ptr %sleepersp, i64 1 seq_cst
+  %still = load atomic i64, ptr %epochp seq_cst, align 8
+  %quiet = icmp eq i64 %still, %seen
+  br i1 %quiet, label %sleep, label %risen
+sleep:
+  %low = and i64 %seen, 4294967295
+{_syscall("%epochp", _WAIT_PRIVATE, "%low")}
+  br label %risen
+risen:
+  %s1 = atomicrmw sub ptr %sleepersp, i64 1 seq_cst
+  br label %spin
+check:
+  %stop = load atomic i64, ptr %stopp acquire, align 8
+  %halt = icmp ne i64 %stop, 0
+  br i1 %halt, label %end, label %news
+news:
+  %nth = and i64 %epoch, 65535
+  %needed = icmp slt i64 %tid, %nth
+  br i1 %needed, label %work, label %idle
+work:
+  %jobbits = load atomic i64, ptr %jobp monotonic, align 8
+  %job = inttoptr i64 %jobbits to ptr
+  call void @hagane_execute(ptr %pool, ptr %job, i64 %tid, i64 %nth)
+  br label %idle
+end:
+  ret void
+}}
+"""
