@@ -91,6 +91,11 @@ class Reduce(Scalar):
     body: Scalar
 
 
+@dataclass(frozen=True, eq=False)
+class Acc(Scalar):
+    """The result of a region's anchor at the element being written: a contraction's accumulator in its epilogue."""
+
+
 Read = Callable[[int, Index], Scalar]
 """read(k, index): the element of a node's input k at an index, loaded or computed in place."""
 

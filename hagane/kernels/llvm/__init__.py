@@ -1,0 +1,1 @@
+"""Kernels for CPUs, written with the LLVM DSL: one file per tactic family."""

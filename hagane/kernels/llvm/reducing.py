@@ -1,0 +1,169 @@
+"""Reductions inside tensor expressions: loops with accumulators, over lanes where that pays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+from hagane.codegen.llvm import Function, Type, Value, Var
+from hagane.core.dtypes import DType
+from hagane.core.errors import InternalError
+from hagane.ir.scalar import Axis, IndexValue, Load, Reduce, Scalar, children
+from hagane.kernels.llvm.affine import mentions
+from hagane.kernels.llvm.scalars import ScalarEmitter, compute_type
+
+
+def identity(reduce: Reduce) -> float | int | bool:
+    """The value that leaves the reduction's result alone."""
+    dtype = reduce.dtype
+    match reduce.op:
+        case "sum":
+            return 0
+        case "prod":
+            return 1
+        case "any":
+            return False
+        case "all":
+            return True
+    if reduce.op not in ("max", "min"):
+        raise InternalError(f"reduction {reduce.op!r} has no identity")
+    low = reduce.op == "max"
+    if dtype.is_float:
+        return float("-inf") if low else float("inf")
+    if dtype is DType.BOOL:
+        return not low
+    bits = dtype.bits
+    if dtype.is_signed:
+        return -(1 << (bits - 1)) if low else (1 << (bits - 1)) - 1
+    return 0 if low else (1 << bits) - 1
+
+
+def combine(f: Function, reduce: Reduce, a: Value, b: Value) -> Value:
+    """One step of the reduction on register values."""
+    dtype = reduce.dtype
+    match reduce.op:
+        case "sum":
+            return a + b
+        case "prod":
+            return a * b
+        case "any":
+            return a | b
+        case "all":
+            return a & b
+        case "max":
+            if dtype is DType.BOOL:
+                return a | b
+            return f.fmax(a, b) if dtype.is_float else f.imax(a, b, signed=dtype.is_signed)
+        case "min":
+            if dtype is DType.BOOL:
+                return a & b
+            return f.fmin(a, b) if dtype.is_float else f.imin(a, b, signed=dtype.is_signed)
+    raise InternalError(f"unknown reduction {reduce.op!r}")
+
+
+@contextmanager
+def axis_loops(emitter: ScalarEmitter, axes: tuple[Axis, ...]) -> Iterator[None]:
+    """Nested serial loops over axes, each bound in the emitter's scope; whatever is emitted inside stays inside."""
+    with ExitStack() as stack:
+        for axis in axes:
+            stack.enter_context(emitter.layer())
+            index = stack.enter_context(emitter.f.loop(0, emitter.scope.expr(axis.extent)))
+            emitter.scope.bind(axis.sym.name, index)
+        stack.enter_context(emitter.layer())
+        yield
+
+
+def emit_reduce(emitter: ScalarEmitter, reduce: Reduce) -> Value:
+    """A reduction in serial loops; its lanes, if it has any, are those of the emitter's vector symbol."""
+    if reduce.op.startswith("arg"):
+        return _emit_arg(emitter, reduce)
+    kind = compute_type(reduce.dtype, emitter.lanes if emitter.varies(reduce.body) else 1)
+    total = Var(emitter.f, kind, emitter.f.const(kind, identity(reduce)))
+    with axis_loops(emitter, reduce.axes):
+        value = emitter.fit(emitter.emit(reduce.body), kind)
+        total.set(combine(emitter.f, reduce, total.value, value))
+    return total.value
+
+
+def _emit_arg(emitter: ScalarEmitter, reduce: Reduce) -> Value:
+    """argmax and argmin over one axis: the first winner, or with -last the last; NaN wins."""
+    f = emitter.f
+    lanes = emitter.lanes if emitter.varies(reduce.body) else 1
+    kind, index_kind = compute_type(reduce.body.dtype, lanes), Type("i64", lanes)
+    best = Var(f, kind, f.const(kind, 0))
+    place = Var(f, index_kind, f.const(index_kind, -1))
+    (axis,) = reduce.axes
+    signed = reduce.body.dtype.is_signed
+    with axis_loops(emitter, reduce.axes):
+        value = emitter.fit(emitter.emit(reduce.body), kind)
+        last = reduce.op.endswith("-last")
+        name = ("ge" if last else "gt") if reduce.op.startswith("argmax") else ("le" if last else "lt")
+        better = f.compare(name, value, best.value, signed=signed) | place.value.lt(0)
+        if kind.is_float:
+            old_nan = f.is_nan(best.value)
+            better = (better | f.is_nan(value)) & ~(old_nan & place.value.ge(0)) if not last else better | f.is_nan(value)
+        index = emitter.fit(emitter.scope.lookup(axis.sym.name), index_kind)
+        best.set(f.select(better, value, best.value))
+        place.set(f.select(better, index, place.value))
+    return place.value
+
+
+def emit_row_reduce(emitter: ScalarEmitter, reduce: Reduce, lanes: int) -> Value:
+    """A reduction to one number with its last axis over lanes, four vectors at a time."""
+    f = emitter.f
+    *outer, inner = reduce.axes
+    kind = compute_type(reduce.dtype, lanes)
+    totals = [Var(f, kind, f.const(kind, identity(reduce))) for _ in range(4)]
+    with axis_loops(emitter, tuple(outer)):
+        extent = emitter.scope.expr(inner.extent)
+        whole, block = extent // lanes * lanes, 4 * lanes
+        unrolled = extent // block * block
+        with f.loop(0, unrolled, block) as base:
+            for k, total in enumerate(totals):
+                _accumulate(emitter, reduce, inner, base + k * lanes, lanes, total, None)
+        with f.loop(unrolled, whole, lanes) as base:
+            _accumulate(emitter, reduce, inner, base, lanes, totals[0], None)
+        with f.if_(whole.lt(extent)):
+            _accumulate(emitter, reduce, inner, whole, lanes, totals[1], f.mask_below(extent - whole, lanes))
+    pair = [combine(f, reduce, totals[k].value, totals[k + 2].value) for k in range(2)]
+    vector = combine(f, reduce, pair[0], pair[1])
+    return f.reduce(vector, lambda a, b: combine(f, reduce, a, b))
+
+
+def _accumulate(
+    emitter: ScalarEmitter, reduce: Reduce, axis: Axis, base: Value, lanes: int, total: Var, mask: Value | None
+) -> None:
+    f = emitter.f
+    scope = emitter.scope.child()
+    scope.bind(axis.sym.name, base)
+    inner = ScalarEmitter(
+        f,
+        emitter.operands,
+        scope,
+        vector=axis.sym.name,
+        lanes=lanes,
+        mask=mask,
+        offsets=emitter.offsets,
+        preset=emitter.known(),
+    )
+    value = inner.emit(reduce.body)
+    kind = total.type
+    if not value.type.is_vector:
+        value = f.broadcast(value, lanes)
+    if mask is not None:
+        value = f.select(mask, value, f.const(kind, identity(reduce)))
+    total.set(combine(f, reduce, total.value, value))
+
+
+def depends_on(scalar: Scalar, name: str, memo: dict[tuple[int, str], bool]) -> bool:
+    """True if the scalar's index expressions mention the symbol."""
+    key = (id(scalar), name)
+    if key not in memo:
+        match scalar:
+            case IndexValue(expr=expr):
+                memo[key] = mentions(expr, name)
+            case Load(index=index):
+                memo[key] = any(mentions(e, name) for e in index)
+            case _:
+                memo[key] = any(depends_on(c, name, memo) for c in children(scalar))
+    return memo[key]
