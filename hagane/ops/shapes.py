@@ -1,4 +1,4 @@
-"""Shape rules that several op families share: broadcasting, axis numbers, and reading operands under broadcasting."""
+"""Shape rules that op families share: broadcasting, axis numbers, reading operands under broadcasting."""
 
 from __future__ import annotations
 
