@@ -17,7 +17,7 @@ from hagane.core.hashing import content_hash
 def generate(function: str, name: str, folder: Path) -> Path:
     """The path of the network's ONNX file, after writing it where the cache lacks it.
 
-    Raises: ModelError when onnx isn't installed.
+    Raises: ModelError when onnx isn't installed or the folder can't be written.
     """
     sources = sorted((Path(__file__).parent / "networks").glob("*.py"))
     key = content_hash(*[source.read_bytes() for source in sources])[:16]
@@ -32,11 +32,23 @@ def generate(function: str, name: str, folder: Path) -> Path:
             next_step="pip install 'hagane[build]'",
         ) from error
     data = getattr(networks, function)().SerializeToString(deterministic=True)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{name}.{uuid.uuid4().hex}.part")
-    try:
-        part.write_bytes(data)
-        os.replace(part, path)
-    finally:
-        part.unlink(missing_ok=True)
+    _put(path, data)
     return path
+
+
+def _put(path: Path, data: bytes) -> None:
+    """Writes the file beside its place and renames it."""
+    part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            part.write_bytes(data)
+            os.replace(part, path)
+        finally:
+            part.unlink(missing_ok=True)
+    except OSError as error:
+        raise ModelError(
+            f"{path.name} can't be put into the cache: {error}",
+            where={"folder": str(path.parent)},
+            next_step="make room or set HAGANE_CACHE to a folder that can be written",
+        ) from error

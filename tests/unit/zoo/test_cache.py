@@ -46,6 +46,14 @@ def test_without_onnx_a_generated_network_says_what_to_install(tmp_path, monkeyp
     )
 
 
+def test_a_cache_that_cannot_be_written_is_an_error_with_the_remedy(tmp_path):
+    blocker = tmp_path / "file"
+    blocker.write_text("")
+    with pytest.raises(ModelError, match=r"mlp\.onnx can't be put into the cache") as caught:
+        zoo.pull("mlp", cache=blocker)
+    assert "set HAGANE_CACHE" in str(caught.value)
+
+
 @pytest.mark.models
 @pytest.mark.parametrize("name", FETCHED)
 def test_every_fetched_model_arrives_intact(name):
