@@ -30,7 +30,7 @@ def _infer_reshape(node: Node) -> list[Type]:
 
 
 def reshape_groups(source: Shape, target: Shape) -> list[Group]:
-    """The shortest runs of axes that agree in extent: (source axes, target axes). Extents of 1 are left out."""
+    """The shortest runs of axes that agree in extent: (source axes, target axes), without extents of 1."""
     a = [axis for axis, dim in enumerate(source) if dim != 1]
     b = [axis for axis, dim in enumerate(target) if dim != 1]
     front, a, b = _match([source[i] for i in a], [target[i] for i in b], a, b)

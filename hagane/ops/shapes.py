@@ -71,3 +71,14 @@ def require_same(value: Value, other: Value) -> None:
     """Raises: ShapeError unless both values have one element type."""
     if value.dtype is not other.dtype:
         raise ShapeError(f"element types differ: {value} and {other}")
+
+
+def broadcast_elements(node: Node) -> list[tuple[Expr, Expr]] | None:
+    """The pairs that a broadcasting binary node combines, where the contents of both operands are known."""
+    a, b = node.input(0).elements, node.input(1).elements
+    if a is None or b is None:
+        return None
+    length = 0 if 0 in (len(a), len(b)) else max(len(a), len(b))
+    if any(len(side) not in (0, 1, length) for side in (a, b)):
+        return None
+    return [(a[i % len(a)], b[i % len(b)]) for i in range(length)]
