@@ -1,8 +1,9 @@
 """Integer expressions over named symbols: dims of tensors and indices into them.
 
-An expression is kept as a polynomial (sum of coefficient times product of atoms), so that equal polynomials are equal
-objects; an atom is a symbol or a floor division, modulo, minimum or maximum of expressions. Symbols carry a range, a
-divisor and optionally a symbolic bound, which the simplifications of // and % rely on. Text is Python's infix syntax.
+An expression is kept as a polynomial (sum of coefficient times product of atoms), so that equal polynomials
+are equal objects; an atom is a symbol or a floor division, modulo, minimum or maximum of expressions. Symbols
+carry a range, a divisor and optionally a symbolic bound, which the simplifications of // and % rely on. Text
+is Python's infix syntax.
 """
 
 from __future__ import annotations
@@ -52,13 +53,13 @@ class Call:
         return f"{_wrap(self.args[0])} {sign} {_wrap(self.args[1])}"
 
 
-Atom = Union[Sym, Call]
+Atom = Sym | Call
 Monomial = tuple[Atom, ...]
-Bound = tuple[Union[int, None], Union[int, None]]
+Bound = tuple[int | None, int | None]
 
 
 class Expr:
-    """An immutable integer expression. Build with `sym`, `const` and the operators + - * // % and `emin`, `emax`."""
+    """An immutable integer expression, built by `sym`, `const`, the operators + - * // % and `emin`, `emax`."""
 
     __slots__ = ("_hash", "terms")
 
@@ -110,9 +111,7 @@ class Expr:
 
     def __mul__(self, other: IntLike) -> Expr:
         rhs = to_expr(other)
-        return _from_terms(
-            [(_sorted(m1 + m2), c1 * c2) for m1, c1 in self.terms for m2, c2 in rhs.terms]
-        )
+        return _from_terms([(_sorted(m1 + m2), c1 * c2) for m1, c1 in self.terms for m2, c2 in rhs.terms])
 
     __rmul__ = __mul__
 
@@ -198,7 +197,9 @@ class Expr:
             elif magnitude != 1:
                 text = f"{magnitude}*{text}"
             sign = "-" if coefficient < 0 else "+"
-            parts.append(text if not parts and sign == "+" else f"{sign}{text}" if not parts else f" {sign} {text}")
+            parts.append(
+                text if not parts and sign == "+" else f"{sign}{text}" if not parts else f" {sign} {text}"
+            )
         return "".join(parts)
 
     __repr__ = __str__
@@ -209,9 +210,7 @@ def const(value: int) -> Expr:
     return Expr([((), int(value))] if value else [])
 
 
-def sym(
-    name: str, lo: int = 0, hi: int | None = None, multiple: int = 1, bound: Expr | None = None
-) -> Expr:
+def sym(name: str, lo: int = 0, hi: int | None = None, multiple: int = 1, bound: Expr | None = None) -> Expr:
     """An expression that is one symbol; a range of a single value gives the constant."""
     if hi is not None and lo == hi:
         return const(lo)
@@ -450,7 +449,9 @@ def _atom_bounds(atom: Atom) -> Bound:
         if dlo is None or dlo <= 0:
             return None, None
         if dhi != dlo:  # a symbolic divisor: only the sign of a non-negative numerator is known
-            return (0 if alo is not None and alo >= 0 else None), ahi if ahi is not None and ahi >= 0 else None
+            return (
+                0 if alo is not None and alo >= 0 else None
+            ), ahi if ahi is not None and ahi >= 0 else None
         return (None if alo is None else alo // dlo), (None if ahi is None else ahi // dlo)
     los, his = [r[0] for r in ranges], [r[1] for r in ranges]
     known_los, known_his = [v for v in los if v is not None], [v for v in his if v is not None]
