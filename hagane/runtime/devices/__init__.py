@@ -1,0 +1,1 @@
+"""What is particular to each kind of device: code mapping, threads, memory."""
