@@ -13,7 +13,7 @@ _HOME = {
     "build": "hagane.api",
     "compare": "hagane.api",
     "load": "hagane.api",
-    "Dim": "hagane.api",
+    "Dim": "hagane.core.dims",
     "errors": "hagane.core.errors",
 }
 
