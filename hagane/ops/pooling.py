@@ -177,11 +177,9 @@ def _max_indices(attrs: Attrs, x: Array) -> Array:
     spatial = tuple(const(d) for d in x.shape[2:])
     steps = spatial_steps(spatial, attrs.get("storage_order", 0))
     for axis, tap in enumerate(np.unravel_index(winner, kernel)):
-        start = (
-            np.arange(outputs[axis]).reshape((-1,) + (1,) * (len(outputs) - axis - 1))
-            * attrs["strides"][axis]
-        )
-        position = start - attrs["pads_begin"][axis] + tap * attrs["dilations"][axis]
+        window = np.arange(outputs[axis]).reshape((-1,) + (1,) * (len(outputs) - axis - 1))
+        start = window * attrs["strides"][axis] - attrs["pads_begin"][axis]
+        position = start + tap * attrs["dilations"][axis]
         flat = flat + np.clip(position, 0, x.shape[axis + 2] - 1) * steps[axis].value
     return flat
 
@@ -195,9 +193,8 @@ def _avg_pool(attrs: Attrs, x: Array) -> Array:
         counted = np.pad(counted, widths, constant_values=1)
         inner |= {"pads_begin": (0,) * (x.ndim - 2), "pads_end": (0,) * (x.ndim - 2)}
     outputs = total.shape[2:]
-    return total / view_windows(counted, attrs["kernel"], inner, outputs).sum(
-        axis=tuple(range(-x.ndim + 2, 0))
-    )
+    view = view_windows(counted, attrs["kernel"], inner, outputs)
+    return np.asarray(total / view.sum(axis=tuple(range(2 - x.ndim, 0))))
 
 
 def _lp_pool(attrs: Attrs, x: Array) -> Array:
