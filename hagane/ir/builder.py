@@ -15,10 +15,11 @@ from hagane.ir.registry import op_def
 class Builder:
     """Writes into one graph. `loc` is given to the nodes made next."""
 
-    def __init__(self, graph: Graph, parent: Builder | None = None) -> None:
+    def __init__(self, graph: Graph, parent: Builder | None = None, names: set[str] | None = None) -> None:
+        """names: value names that are taken; it grows with each new value."""
         self.graph = graph
         self.loc = parent.loc if parent else Loc()
-        self._names: set[str] = parent._names if parent else set()
+        self._names: set[str] = parent._names if parent else set() if names is None else names
 
     def fresh(self, hint: str = "") -> str:
         """A value name that is not taken: the hint, or the hint with a number."""

@@ -182,6 +182,15 @@ class Graph:
             for graph in node.graphs.values():
                 yield from graph.walk()
 
+    def value_names(self) -> set[str]:
+        """Names of all values, nested ones and constants included."""
+        names = {v.name for v in [*self.inputs, *self.constants()]}
+        for node in self.walk():
+            names.update(v.name for v in node.outputs)
+            for graph in node.graphs.values():
+                names.update(v.name for v in graph.inputs)
+        return names
+
     def replace_uses(self, mapping: Mapping[Value, Value]) -> None:
         """Makes all readers (nested ones and the outputs too) read the mapped values; chains are followed."""
 

@@ -1,0 +1,180 @@
+"""canonicalise: one form for what can be written in several ways, and removal of what does nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from hagane.core.symbolic import const
+from hagane.ir.builder import Builder
+from hagane.ir.graph import Graph, Node, Value
+from hagane.passes.base import control_graphs
+
+Rule = Callable[[Node, Builder], Value | None]
+
+
+@dataclass(frozen=True)
+class Canonicalise:
+    name: str = "canonicalise"
+
+    def run(self, graph: Graph) -> bool:
+        changed = False
+        names = graph.value_names()
+        for inner in control_graphs(graph):
+            changed |= self._rewrite(inner, names)
+        return changed
+
+    def _rewrite(self, graph: Graph, names: set[str]) -> bool:
+        mapping: dict[Value, Value] = {}
+        kept: list[Node] = []
+        for node in graph.nodes:
+            node.inputs = [None if v is None else _final(v, mapping) for v in node.inputs]
+            scratch = Graph()
+            builder = Builder(scratch, names=names)
+            builder.loc = node.loc
+            result = _apply(node, builder)
+            if result is None:
+                kept.append(node)
+                continue
+            kept += scratch.nodes
+            mapping[node.output] = result
+        if not mapping:
+            return False
+        graph.nodes = kept
+        graph.replace_uses(mapping)
+        return True
+
+
+def _final(value: Value, mapping: dict[Value, Value]) -> Value:
+    while value in mapping:
+        value = mapping[value]
+    return value
+
+
+def _apply(node: Node, builder: Builder) -> Value | None:
+    for rule in _RULES.get(node.op, ()):
+        result = rule(node, builder)
+        if result is not None:
+            return result
+    return None
+
+
+def _drop_identity(node: Node, builder: Builder) -> Value | None:
+    return node.input(0)
+
+
+def _same_type(node: Node, builder: Builder) -> Value | None:
+    """A cast, reshape or broadcast to the type that the value has already."""
+    return node.input(0) if node.input(0).type == node.output.type else None
+
+
+def _reshape_of_reshape(node: Node, builder: Builder) -> Value | None:
+    producer = node.input(0).producer
+    if producer is not None and producer.op == "reshape":
+        return builder.op("reshape", producer.input(0), shape=node.output.shape)
+    return None
+
+
+def _trivial_transpose(node: Node, builder: Builder) -> Value | None:
+    """A permutation that moves only extents of 1 is a reshape."""
+    perm, shape = node.attrs["perm"], node.input(0).shape
+    moved = [axis for axis in perm if shape[axis] != 1]
+    if tuple(perm) == tuple(range(len(perm))):
+        return node.input(0)
+    if moved == sorted(moved):
+        return builder.op("reshape", node.input(0), shape=node.output.shape)
+    return None
+
+
+def _transpose_of_transpose(node: Node, builder: Builder) -> Value | None:
+    producer = node.input(0).producer
+    if producer is not None and producer.op == "transpose":
+        inner = producer.attrs["perm"]
+        return builder.op("transpose", producer.input(0), perm=tuple(inner[axis] for axis in node.attrs["perm"]))
+    return None
+
+
+def _is_number(value: Value, number: float) -> bool:
+    return value.data is not None and value.data.size > 0 and bool(np.all(value.data == number))
+
+
+def _neutral(number: float, sides: tuple[int, ...]) -> Rule:
+    """x op number is x where the shape stays."""
+
+    def rule(node: Node, builder: Builder) -> Value | None:
+        for side in sides:
+            other = node.input(1 - side)
+            if _is_number(node.input(side), number) and other.type == node.output.type:
+                return other
+        return None
+
+    return rule
+
+
+def _divide_by_constant(node: Node, builder: Builder) -> Value | None:
+    """x / c is x * (1 / c) where 1 / c is exact (a power of two), so nothing changes but the speed."""
+    divisor = node.input(1)
+    if divisor.data is None or not divisor.dtype.is_float or divisor.data.size == 0:
+        return None
+    mantissa, exponent = np.frexp(np.asarray(divisor.data, np.float64))
+    if not np.all((np.abs(mantissa) == 0.5) & (np.abs(exponent) < 14)):
+        return None
+    return builder.op("mul", node.input(0), builder.const((1.0 / divisor.data).astype(divisor.data.dtype)))
+
+
+def _power(node: Node, builder: Builder) -> Value | None:
+    """x ** 2, x ** 0.5, x ** 1, x ** -1 by their own functions."""
+    base, exponent = node.input(0), node.input(1)
+    if exponent.data is None or exponent.data.size != 1 or base.type != node.output.type or not base.dtype.is_float:
+        return None
+    match float(exponent.data.reshape(-1)[0]):
+        case 1.0:
+            return base
+        case 2.0:
+            return builder.op("mul", base, base)
+        case 3.0:
+            return builder.op("mul", builder.op("mul", base, base), base)
+        case -1.0:
+            return builder.op("reciprocal", base)
+    return None
+
+
+def _slice_all(node: Node, builder: Builder) -> Value | None:
+    whole = all(s == 0 for s in node.attrs["starts"]) and all(s == 1 for s in node.attrs["steps"])
+    return node.input(0) if whole and node.input(0).type == node.output.type else None
+
+
+def _single_concat(node: Node, builder: Builder) -> Value | None:
+    return node.input(0) if len(node.inputs) == 1 else None
+
+
+def _batch_norm(node: Node, builder: Builder) -> Value | None:
+    """Inference-time batch norm with constant statistics is a scale and a shift per channel."""
+    x, scale, bias, mean, var = (node.input(k) for k in range(5))
+    if not all(v.is_const for v in (scale, bias, mean, var)):
+        return None
+    eps = builder.const(np.asarray(node.attrs["eps"], scale.dtype.np))
+    factor = builder.op("div", scale, builder.op("sqrt", builder.op("add", var, eps)))
+    shift = builder.op("sub", bias, builder.op("mul", mean, factor))
+    per_channel = (scale.shape[0], *(const(1) for _ in range(x.rank - 2)))
+    factor, shift = (builder.op("reshape", v, shape=per_channel) for v in (factor, shift))
+    return builder.op("add", builder.op("mul", x, factor), shift)
+
+
+_RULES: dict[str, tuple[Rule, ...]] = {
+    "identity": (_drop_identity,),
+    "cast": (_same_type,),
+    "reshape": (_same_type, _reshape_of_reshape),
+    "broadcast_to": (_same_type,),
+    "transpose": (_trivial_transpose, _transpose_of_transpose),
+    "add": (_neutral(0.0, (0, 1)),),
+    "sub": (_neutral(0.0, (1,)),),
+    "mul": (_neutral(1.0, (0, 1)),),
+    "div": (_neutral(1.0, (1,)), _divide_by_constant),
+    "pow": (_power,),
+    "slice": (_slice_all,),
+    "concat": (_single_concat,),
+    "batch_norm": (_batch_norm,),
+}

@@ -1,0 +1,47 @@
+"""merge-common-subexpressions: equal ops on equal operands are computed once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from hagane.core.hashing import content_hash
+from hagane.ir.graph import Graph, Node, Value
+from hagane.ir.registry import op_def
+
+KEPT_KINDS = ("control", "region", "host")
+MAX_HASHED_BYTES = 1 << 16  # larger constants are compared by identity: equal big weights are rare
+
+
+@dataclass(frozen=True)
+class MergeCommonSubexpressions:
+    name: str = "merge-common-subexpressions"
+
+    def run(self, graph: Graph) -> bool:
+        mapping: dict[Value, Value] = {}
+        seen: dict[Any, Node] = {}
+        kept: list[Node] = []
+        for node in graph.nodes:
+            node.inputs = [None if v is None else mapping.get(v, v) for v in node.inputs]
+            if op_def(node.op).kind in KEPT_KINDS or not node.outputs:
+                kept.append(node)
+                continue
+            key = (node.op, tuple(map(_key, node.inputs)), tuple(sorted((k, repr(v)) for k, v in node.attrs.items())))
+            first = seen.setdefault(key, node)
+            if first is node:
+                kept.append(node)
+            else:
+                mapping.update(zip(node.outputs, first.outputs, strict=True))
+        if not mapping:
+            return False
+        graph.nodes = kept
+        graph.replace_uses(mapping)
+        return True
+
+
+def _key(value: Value | None) -> Any:
+    if value is None or value.data is None:
+        return value
+    if value.data.nbytes <= MAX_HASHED_BYTES and value.data.dtype != object:
+        return (str(value.type), content_hash(value.data.tobytes()))
+    return value
