@@ -11,7 +11,6 @@ from hagane.ir.registry import op_def
 from hagane.ops.conv import conv_attrs
 from tests.unit.ops.onnx_oracle import run_onnx
 
-
 CASES = [
     case
     for case in itertools.product((1, 3), (1, 2), ((0, 0), (1, 2)), ((0, 0), (1, 0)))
