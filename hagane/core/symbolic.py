@@ -59,7 +59,7 @@ Bound = tuple[int | None, int | None]
 
 
 class Expr:
-    """An immutable integer expression, built by `sym`, `const`, the operators + - * // % and `emin`, `emax`."""
+    """An immutable integer expression, built by `sym`, `const`, operators + - * // % and `emin`, `emax`."""
 
     __slots__ = ("_hash", "terms")
 

@@ -54,8 +54,8 @@ def _gelu(x: Scalar, attrs: Attrs) -> Scalar:
 
 def _gelu_reference(attrs: Attrs, x: Array) -> Array:
     if attrs["approx"] == "tanh":
-        return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
-    return 0.5 * x * (1 + apply("erf", x * math.sqrt(0.5)))
+        return np.asarray(0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))))
+    return np.asarray(0.5 * x * (1 + apply("erf", x * math.sqrt(0.5))))
 
 
 def _leaky_relu(x: Scalar, attrs: Attrs) -> Scalar:

@@ -1,4 +1,7 @@
-"""Reads at positions that a tensor holds (from the end if negative): gather, gather_elements, gather_nd."""
+"""Reads at positions that a tensor holds: gather, gather_elements, gather_nd, reverse_sequence.
+
+Negative positions count from the end. Those out of range are a fault of the model; they read a clamped place.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,12 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from hagane.core.dtypes import DType
 from hagane.core.errors import ShapeError
 from hagane.core.symbolic import Expr
 from hagane.ir.graph import Array, Node, Type
 from hagane.ir.registry import Attrs, OpDef, Sample, register
-from hagane.ir.scalar import Index, Read, Scalar
+from hagane.ir.scalar import Guard, Index, IndexValue, Read, Scalar, cast, fn
 from hagane.ops.indexing import let_position
 from hagane.ops.shapes import normal_axis
 
@@ -194,5 +198,61 @@ register(
         _gather_nd,
         define=_define_gather_nd,
         samples=_gather_nd_samples,
+    )
+)
+
+
+def _infer_reverse(node: Node) -> list[Type]:
+    x, lengths = node.input(0), node.input(1)
+    axes = {normal_axis(node.attrs[name], x.rank) for name in ("batch_axis", "time_axis")}
+    if lengths.rank != 1 or not lengths.dtype.is_int or len(axes) != 2:
+        raise ShapeError(
+            f"reverse_sequence takes lengths along a batch axis beside the time axis, not {lengths}"
+        )
+    return [x.type]
+
+
+def _define_reverse(node: Node, read: Read, index: Index, output: int) -> Scalar:
+    """Element t of a sequence of n comes from n - 1 - t where t < n, else from t."""
+    x = node.input(0)
+    batch, time = (normal_axis(node.attrs[name], x.rank) for name in ("batch_axis", "time_axis"))
+    at = (index[batch],)
+    length = cast(read(1, at), DType.I64)
+    here = IndexValue(DType.I64, index[time])
+    mirrored = fn("sub", length, IndexValue(DType.I64, index[time] + 1))
+    source = Guard(DType.I64, fn("lt", here, length, dtype=DType.BOOL), mirrored, here)
+    return let_position(
+        node,
+        (index[batch], index[time]),
+        source,
+        x.shape[time],
+        lambda p: read(0, (*index[:time], p, *index[time + 1 :])),
+    )
+
+
+def _reverse_sequence(attrs: Attrs, x: Array, lengths: Array) -> Array:
+    batch, time = attrs["batch_axis"] % x.ndim, attrs["time_axis"] % x.ndim
+    ordered = np.moveaxis(x, (batch, time), (0, 1)).copy()
+    for row, length in zip(ordered, lengths.tolist(), strict=True):
+        row[:length] = row[:length][::-1].copy()
+    return np.moveaxis(ordered, (0, 1), (batch, time))
+
+
+def _reverse_samples() -> Iterable[Sample]:
+    x = np.random.default_rng(0).standard_normal((4, 7, 5)).astype(np.float32)
+    lengths = np.array([7, 1, 4, 2])
+    yield Sample((x, lengths), {"batch_axis": 0, "time_axis": 1}, dynamic=((0, 0), (0, 1), (1, 0)))
+    yield Sample((x.swapaxes(0, 1).copy(), lengths), {"batch_axis": 1, "time_axis": 0}, dynamic=((0, 2),))
+    yield Sample((x[..., 0].astype(np.int64), lengths.astype(np.int32)), {"batch_axis": -2, "time_axis": -1})
+
+
+register(
+    OpDef(
+        "reverse_sequence",
+        "movement",
+        _infer_reverse,
+        _reverse_sequence,
+        define=_define_reverse,
+        samples=_reverse_samples,
     )
 )

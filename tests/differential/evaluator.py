@@ -169,7 +169,8 @@ class _Evaluation:
         assert scalar.dtype is scalar.body.dtype
         if name in ("max", "min") and flat.shape[-1] == 0:
             return np.full(active.shape, _extreme(scalar.dtype, lowest=name == "max"))
-        return _as_type(_REDUCTIONS[name](flat, axis=-1), scalar.dtype)
+        with np.errstate(all="ignore"):
+            return _as_type(_REDUCTIONS[name](flat, axis=-1), scalar.dtype)
 
     def _constant(self, expr: Expr, env: Env, active: Array) -> int:
         values = np.unique(self.expression(expr, env, active))
