@@ -1,0 +1,7 @@
+"""Converters, one file per family of ops. Importing the package registers them all."""
+
+import importlib
+import pkgutil
+
+for _module in pkgutil.iter_modules(__path__):
+    importlib.import_module(f"{__name__}.{_module.name}")

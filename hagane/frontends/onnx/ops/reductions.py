@@ -1,0 +1,124 @@
+"""Reductions over axes, ArgMax and ArgMin, CumSum, CumProd and TopK."""
+
+from __future__ import annotations
+
+from hagane.core.errors import ModelError
+from hagane.frontends.onnx.context import NodeContext
+from hagane.frontends.onnx.registry import converter
+from hagane.ir.graph import Value
+
+DIRECT = {
+    "ReduceSum": "sum",
+    "ReduceMean": "mean",
+    "ReduceMax": "max",
+    "ReduceMin": "min",
+    "ReduceProd": "prod",
+}
+
+
+def reduced_axes(ctx: NodeContext, x: Value) -> tuple[int, ...] | None:
+    """The axes to reduce; None if nothing is reduced."""
+    since = 13 if ctx.op_type == "ReduceSum" else 18
+    noop = ctx.attrs.flag("noop_with_empty_axes", False) if ctx.opset >= since else False
+    if ctx.opset < since:
+        given = ctx.attrs.ints("axes")
+    else:
+        given = ctx.known_ints(1, "axes") if ctx.optional(1) is not None else None
+    if not given:
+        return None if noop else tuple(range(x.rank))
+    return ctx.axes(given, x.rank)
+
+
+def reduce(ctx: NodeContext, op: str, x: Value, axes: tuple[int, ...] | None, keepdims: bool) -> Value:
+    """x itself where nothing is reduced."""
+    return x if axes is None else ctx.emit.reduce(op, x, axes, keepdims)
+
+
+@converter(*DIRECT)
+def direct(ctx: NodeContext) -> Value:
+    """Those with an IR op of their own."""
+    x, keepdims = ctx.input(0), ctx.attrs.flag("keepdims", True)
+    axes = reduced_axes(ctx, x)
+    return reduce(ctx, DIRECT[ctx.op_type], x, axes, keepdims)
+
+
+@converter("ReduceL1")
+def l1(ctx: NodeContext) -> Value:
+    """The sum of magnitudes."""
+    x, keepdims = ctx.input(0), ctx.attrs.flag("keepdims", True)
+    return reduce(ctx, "sum", ctx.op("abs", x), reduced_axes(ctx, x), keepdims)
+
+
+@converter("ReduceL2", "ReduceSumSquare")
+def sum_square(ctx: NodeContext) -> Value:
+    """The sum of squares, and its root."""
+    x, keepdims = ctx.input(0), ctx.attrs.flag("keepdims", True)
+    total = reduce(ctx, "sum", ctx.op("mul", x, x), reduced_axes(ctx, x), keepdims)
+    return ctx.op("sqrt", total) if ctx.op_type == "ReduceL2" else total
+
+
+@converter("ReduceLogSum")
+def log_sum(ctx: NodeContext) -> Value:
+    """The logarithm of the sum."""
+    x, keepdims = ctx.input(0), ctx.attrs.flag("keepdims", True)
+    return ctx.op("log", reduce(ctx, "sum", x, reduced_axes(ctx, x), keepdims))
+
+
+@converter("ReduceLogSumExp")
+def log_sum_exp(ctx: NodeContext) -> Value:
+    """The largest element is taken out first, so that no exponential overflows."""
+    x, keepdims = ctx.input(0), ctx.attrs.flag("keepdims", True)
+    axes = reduced_axes(ctx, x)
+    if axes is None or not axes:
+        return ctx.op("identity", x)
+    top = ctx.emit.reduce("max", x, axes, keepdims=True)
+    infinite = ctx.op("isinf", top, positive=True, negative=True)
+    shift = ctx.op("where", infinite, ctx.scalar_like(x, 0), top)
+    total = ctx.emit.reduce("sum", ctx.op("exp", ctx.op("sub", x, shift)), axes, keepdims=True)
+    result = ctx.op("add", ctx.op("log", total), shift)
+    return result if keepdims else ctx.emit.squeeze(result, axes)
+
+
+@converter("ArgMax", "ArgMin")
+def arg_extremum(ctx: NodeContext) -> Value:
+    """The first position of the extremum, or the last one with select_last_index."""
+    x = ctx.input(0)
+    number = ctx.attrs.integer("axis", 0)
+    return ctx.op(
+        ctx.op_type.lower(),
+        x,
+        axis=ctx.axis(number, x.rank),
+        keepdims=ctx.attrs.flag("keepdims", True),
+        select_last=ctx.attrs.flag("select_last_index", False),
+    )
+
+
+@converter("CumSum", "CumProd")
+def cumulative(ctx: NodeContext) -> Value:
+    """Sums of all elements up to each one; exclusive leaves that one out."""
+    x = ctx.input(0)
+    axes = ctx.known_ints(1, "axis")
+    if len(axes) != 1:
+        raise ModelError(f"the axis of {ctx.op_type} should be one number")
+    return ctx.op(
+        ctx.op_type.lower(),
+        x,
+        axis=ctx.axis(axes[0], x.rank),
+        exclusive=ctx.attrs.flag("exclusive", False),
+        reverse=ctx.attrs.flag("reverse", False),
+    )
+
+
+@converter("TopK")
+def top_k(ctx: NodeContext) -> list[Value]:
+    """Values and positions of the k largest or smallest elements."""
+    x = ctx.input(0)
+    axis = ctx.axis(ctx.attrs.integer("axis", -1), x.rank)
+    largest, ordered = ctx.attrs.flag("largest", True), ctx.attrs.flag("sorted", True)
+    if ctx.opset < 10:
+        return ctx.emit.ops("topk", x, k=ctx.attrs.integer("k"), axis=axis, largest=largest, sorted=ordered)
+    counts = ctx.sizes(1, "k", x.shape[axis])
+    if len(counts) != 1:
+        raise ModelError("k of TopK should be one number")
+    k = counts[0].value if counts[0].is_const else counts[0]
+    return ctx.emit.ops("topk", x, k=k, axis=axis, largest=largest, sorted=ordered)
