@@ -36,7 +36,8 @@ class OpDef:
         control, shape, host.
     infer(node) -> types of the outputs, from node.inputs and node.attrs. Raises: ShapeError.
     reference(attrs, *inputs) -> output array or tuple of arrays; floats come in as float64, expressions in attrs as
-        ints. It defines the op's meaning.
+        ints. It defines the op's meaning. An op of kind control has reference(node, inputs, run) instead:
+        run(graph, arrays) -> arrays runs one of the node's sub-graphs.
     define(node, read, index, output) -> the scalar of one output element, None if no such form exists.
     elements(node) -> symbolic content of the output, where inputs' elements are known (integer tensors of rank 0, 1).
     samples() -> inputs on which tests compare every implementation with the reference.
