@@ -1,1 +1,1 @@
-"""The builder, which ties frontend, passes, tuner, lowering and engine together."""
+"""The builder: from a model to an engine."""

@@ -130,7 +130,10 @@ class Node:
 
 @dataclass(eq=False)
 class Graph:
-    """A function of its inputs. symbols: facts about the symbols in the shapes, as expressions by name."""
+    """A function of its inputs. symbols: facts about the symbols in the shapes, as expressions by name.
+
+    weights: data of the model's weights that recipes of derived constants start from.
+    """
 
     name: str = "main"
     inputs: list[Value] = field(default_factory=list)
@@ -138,6 +141,7 @@ class Graph:
     nodes: list[Node] = field(default_factory=list)
     symbols: dict[str, Expr] = field(default_factory=dict)
     metadata: dict[str, str] = field(default_factory=dict)
+    weights: dict[str, Array] = field(default_factory=dict)
 
     def constants(self) -> list[Value]:
         """All constants that nodes or outputs refer to, nested graphs included, in order of first use."""

@@ -65,6 +65,45 @@ class Layout:
         return "_".join(parts)
 
 
+@dataclass(frozen=True)
+class AnyLayout:
+    """Stands for a layout where a tactic reads or writes whatever the others choose."""
+
+
+ANY = AnyLayout()
+
+
+@dataclass(frozen=True)
+class Layouts:
+    """What the kernels of a region require; None is plain C order. A required halo is a minimum: more is fine."""
+
+    inputs: tuple[Layout | AnyLayout | None, ...]
+    outputs: tuple[Layout | AnyLayout | None, ...]
+
+
+def satisfies(actual: Layout | None, required: Layout | AnyLayout | None) -> bool:
+    """True if a kernel that requires one layout can read a value that has the other."""
+    if isinstance(required, AnyLayout) or actual == required:
+        return True
+    if actual is None or required is None or actual.order != required.order or actual.blocks != required.blocks:
+        return False
+    wanted = required.halo or ((0, 0),) * len(required.order)
+    return all(
+        have[0] >= want[0] and have[1] >= want[1]
+        for have, want in zip(actual.halo or ((0, 0),) * len(actual.order), wanted, strict=True)
+    )
+
+
+def merge_halos(a: Layout, b: Layout) -> Layout | None:
+    """The layout that satisfies both, or None if they differ in more than the halo."""
+    if a.order != b.order or a.blocks != b.blocks:
+        return None
+    none = ((0, 0),) * len(a.order)
+    pairs = zip(a.halo or none, b.halo or none, strict=True)
+    halo = tuple((max(x[0], y[0]), max(x[1], y[1])) for x, y in pairs)
+    return Layout(a.order, a.blocks, halo if any(h != (0, 0) for h in halo) else ())
+
+
 def blocked_channels(rank: int, block: int, halo: tuple[tuple[int, int], ...] = ()) -> Layout:
     """N, C/block, spatial axes, block: the layout of convolutions; halo is per axis of the tensor."""
     if not any(before or after for before, after in halo):

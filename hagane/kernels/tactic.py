@@ -10,27 +10,13 @@ from hagane.codegen.llvm import Module
 from hagane.core.dtypes import DType
 from hagane.core.symbolic import Expr, const
 from hagane.core.targets import CpuTarget
-from hagane.ir.layout import Layout
+from hagane.ir.layout import ANY, AnyLayout, Layouts
 from hagane.ir.region import Region
 from hagane.plan.model import Recipe
 
+__all__ = ["ANY", "AnyLayout", "Layouts"]  # re-exported: tactics need them beside the classes here
+
 Params = Mapping[str, int | str | bool]
-
-
-@dataclass(frozen=True)
-class AnyLayout:
-    """The tactic reads or writes whatever layout the others choose."""
-
-
-ANY = AnyLayout()
-
-
-@dataclass(frozen=True)
-class Layouts:
-    """What a tactic requires; None is plain C order. A required halo is a minimum: more is fine."""
-
-    inputs: tuple[Layout | AnyLayout | None, ...]
-    outputs: tuple[Layout | AnyLayout | None, ...]
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import numpy as np
 
 from hagane.core.dtypes import DType
 from hagane.core.symbolic import Expr
-from hagane.ir.graph import Graph, Node, Value, constant
+from hagane.ir.graph import Array, Graph, Node, Value, constant
 from hagane.ir.interpreter import concrete, narrow, widen
 from hagane.ir.registry import as_tuple, op_def
 from hagane.passes.base import control_graphs
@@ -31,15 +31,15 @@ class FoldConstants:
     def run(self, graph: Graph) -> bool:
         changed = False
         for inner in control_graphs(graph):
-            changed |= self._fold(inner)
+            changed |= self._fold(inner, graph.weights)
         return changed
 
-    def _fold(self, graph: Graph) -> bool:
+    def _fold(self, graph: Graph, weights: dict[str, Array]) -> bool:
         mapping: dict[Value, Value] = {}
         kept: list[Node] = []
         for node in graph.nodes:
             node.inputs = [None if v is None else mapping.get(v, v) for v in node.inputs]
-            results = self._evaluate(node)
+            results = self._evaluate(node, weights)
             if results is None:
                 kept.append(node)
             else:
@@ -50,7 +50,7 @@ class FoldConstants:
         graph.replace_uses(mapping)
         return True
 
-    def _evaluate(self, node: Node) -> list[Value] | None:
+    def _evaluate(self, node: Node, weights: dict[str, Array]) -> list[Value] | None:
         definition = op_def(node.op)
         if definition.kind in SKIPPED_KINDS and node.op != "shape_values":
             return None
@@ -67,6 +67,8 @@ class FoldConstants:
         with np.errstate(all="ignore"):
             results = as_tuple(definition.reference({k: concrete(a, {}) for k, a in node.attrs.items()}, *arrays))
         recipe = recipe_for(node)
+        if recipe is not None:
+            weights.update({v.name: v.data for v in inputs if v.recipe is None and v.data is not None})
         return [
             constant(v.name, np.ascontiguousarray(narrow(a, v.dtype)).reshape(a.shape), v.dtype, recipe)
             for v, a in zip(node.outputs, results, strict=True)

@@ -120,11 +120,16 @@ class _Fuser:
         return inner
 
     def _fresh(self, name: str) -> str:
-        number = 0
-        while f"{name}~{number}" in self.names:
-            number += 1
-        self.names.add(f"{name}~{number}")
-        return f"{name}~{number}"
+        return fresh_name(name, self.names)
+
+
+def fresh_name(name: str, names: set[str]) -> str:
+    """A name for a copy of the value called `name`; it is added to the names taken."""
+    base, number = name.partition("~")[0], 0
+    while f"{base}~{number}" in names:
+        number += 1
+    names.add(f"{base}~{number}")
+    return f"{base}~{number}"
 
 
 def _fusible(node: Node) -> bool:

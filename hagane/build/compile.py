@@ -1,0 +1,45 @@
+"""Compiles a library of kernels and links them, with the driver, into one blob."""
+
+from __future__ import annotations
+
+from hagane.build.options import BuildOptions, num_processes, report
+from hagane.codegen.llvm.compile import CompileOptions
+from hagane.codegen.llvm.driver import driver_ir
+from hagane.codegen.llvm.link import Blob, link
+from hagane.codegen.llvm.pool import CompilePool
+from hagane.core.targets import CpuTarget
+from hagane.lower.kernels import Kernel
+from hagane.plan import abi
+
+
+class Compiler:
+    """Compiles kernels in child processes; keeps every object for the life of a build."""
+
+    def __init__(self, target: CpuTarget, options: BuildOptions) -> None:
+        self.target = target
+        self._options = options
+        self._pool = CompilePool(num_processes(options))
+        self._objects: dict[str, bytes] = {}
+
+    def close(self) -> None:
+        self._pool.close()
+
+    def objects(self, kernels: list[Kernel]) -> list[bytes]:
+        """The object of each kernel, compiled if it is new, big ones first."""
+        new = {k.name: k for k in kernels if k.name not in self._objects}
+        ordered = sorted(new.values(), key=lambda k: -len(k.source))
+        futures = [
+            (k.name, self._pool.submit(k.source, self.target, CompileOptions(misched=k.misched))) for k in ordered
+        ]
+        for done, (name, future) in enumerate(futures):
+            report(self._options, "compile", done, len(futures))
+            self._objects[name] = future.result()
+        return [self._objects[k.name] for k in kernels]
+
+    def blob(self, kernels: list[Kernel]) -> Blob:
+        """All kernels and the driver, linked."""
+        objects = self.objects(kernels)
+        if "" not in self._objects:
+            self._objects[""] = self._pool.submit(driver_ir(self.target), self.target).result()
+        exports = [*(k.name for k in kernels), abi.RUN_SYMBOL, abi.WORKER_SYMBOL]
+        return link([*objects, self._objects[""]], exports)

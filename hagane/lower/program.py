@@ -1,0 +1,217 @@
+"""From a graph of regions to the steps and buffers of a program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from hagane.core.dtypes import DType
+from hagane.core.errors import BuildError
+from hagane.core.hashing import content_hash
+from hagane.core.symbolic import Expr, const, emax
+from hagane.ir.graph import Graph, Node, Value
+from hagane.ir.layout import num_elements
+from hagane.ir.region import Region
+from hagane.ir.registry import op_def
+from hagane.kernels.tactic import Argument, Input, Lowering, Output, Packed, Params, Tactic, Temporary
+from hagane.lower.cost import region_bytes, region_flops
+from hagane.lower.kernels import KernelLibrary
+from hagane.lower.lifetimes import place_lifetimes
+from hagane.passes.recipes import recipe_of
+from hagane.passes.views import is_view
+from hagane.plan.model import Bind, Buffer, Constant, Copy, If, Launch, Loop, Port, Program, Recipe, RegionInfo, Step
+
+Choose = Callable[[Region], tuple[Tactic, Params]]
+
+
+@dataclass
+class ProgramWriter:
+    """Writes one program; what programs of a plan share is collected here too."""
+
+    library: KernelLibrary
+    choose: Choose
+    constants: dict[str, Constant] = field(default_factory=dict)
+    regions: list[RegionInfo] = field(default_factory=list)
+    buffers: dict[str, Buffer] = field(default_factory=dict)
+    scratch_bytes: Expr = field(default_factory=lambda: const(0))
+    _names: dict[Value, str] = field(default_factory=dict)
+
+    def write(self, graph: Graph, name: str) -> Program:
+        """The program of a graph whose layouts are chosen."""
+        inputs = tuple(Port(v.name, v.dtype, v.shape) for v in graph.inputs)
+        outputs = tuple(Port(o, v.dtype, v.shape) for o, v in zip(_port_names(graph), graph.outputs, strict=True))
+        for value in graph.inputs:
+            self._names[value] = self._buffer(value.name, "input", value)
+        copied = self._claim_outputs(graph)
+        steps = self._steps(graph)
+        for port, value in copied:
+            steps.append(Copy(self._name(value), port, _value_bytes(value)))
+        buffers = place_lifetimes(tuple(steps), self.buffers)
+        return Program(name, inputs, outputs, (), buffers, tuple(steps))
+
+    def _claim_outputs(self, graph: Graph) -> list[tuple[str, Value]]:
+        """Lets regions write into output buffers directly; returns the outputs that must be copied instead."""
+        copied: list[tuple[str, Value]] = []
+        own = {v for node in graph.nodes for v in node.outputs}
+        for port, value in zip(_port_names(graph), graph.outputs, strict=True):
+            self.buffers[port] = Buffer(port, "output", value.dtype, _value_bytes(value))
+            root = _root(value)
+            if value in own and root in own and root not in self._names and root.layout is None:
+                self._names[root] = port
+            else:
+                copied.append((port, value))
+        return copied
+
+    def _steps(self, graph: Graph) -> list[Step]:
+        steps: list[Step] = []
+        for node in graph.nodes:
+            steps += self._node(node)
+        return steps
+
+    def _node(self, node: Node) -> list[Step]:
+        if node.op == "region":
+            return [] if is_view(node) else self._region(Region(node))
+        if node.op == "bind_symbols":
+            value = node.input(0)
+            return [Bind(s, self._name(value), k) for k, s in enumerate(node.attrs["names"])]
+        if node.op == "if":
+            return self._if(node)
+        if node.op == "loop":
+            return self._loop(node)
+        raise BuildError(
+            f"op {node.op!r} ({op_def(node.op).kind}) can't run on this target yet",
+            where={"node": str(node.loc)},
+            next_step="hagane check MODEL lists every such op",
+        )
+
+    def _region(self, region: Region) -> list[Step]:
+        tactic, params = self.choose(region)
+        lowering = tactic.lower(region, self.library.target, params)
+        number = len(self.regions)
+        kind = region.kind
+        info = RegionInfo(
+            region.outputs[0].name,
+            kind,
+            _tactic_text(tactic, params),
+            region.node.loc.nodes,
+            region_flops(region),
+            region_bytes(region),
+        )
+        self.regions.append(info)
+        self.scratch_bytes = emax(self.scratch_bytes, lowering.scratch_bytes)
+        for value in region.outputs:
+            self._name(value)
+        temporaries = self._temporaries(region, lowering)
+        steps: list[Step] = []
+        for launch in lowering.launches:
+            kernel = self.library.add(launch, kind)
+            args = tuple(self._argument(a, region, temporaries) for a in launch.args)
+            steps.append(Launch(kernel, args, launch.dims, launch.serial, number))
+        return steps
+
+    def _temporaries(self, region: Region, lowering: Lowering) -> list[str]:
+        names = []
+        for number, size in enumerate(lowering.temporaries):
+            name = f"{region.outputs[0].name}.tmp{number}"
+            self.buffers[name] = Buffer(name, "arena", DType.U8, size)
+            names.append(name)
+        return names
+
+    def _argument(self, argument: Argument, region: Region, temporaries: list[str]) -> str:
+        match argument:
+            case Input(position=k):
+                return self._name(region.operands[k])
+            case Output(position=k):
+                return self._name(region.outputs[k])
+            case Temporary(number=k):
+                return temporaries[k]
+            case Packed(recipe=recipe, dtype=dtype, shape=shape):
+                return self._constant(recipe, dtype, shape)
+
+    def _constant(self, recipe: Recipe, dtype: DType, shape: tuple[int, ...]) -> str:
+        name = "packed_" + content_hash(repr((recipe.nodes, dtype, shape)))[:16]
+        if name not in self.constants:
+            self.constants[name] = Constant(name, dtype, shape, recipe)
+            size = dtype.itemsize
+            for extent in shape:
+                size *= extent
+            self.buffers[name] = Buffer(name, "constant", dtype, const(size))
+        return name
+
+    def _name(self, value: Value) -> str:
+        """The buffer that holds a value, made at first sight."""
+        value = _root(value)
+        if value not in self._names:
+            if value.data is not None:
+                self._names[value] = self._constant(recipe_of(value), value.dtype, value.data.shape)
+            else:
+                self._names[value] = self._buffer(value.name, "arena", value)
+        return self._names[value]
+
+    def _buffer(self, name: str, kind: str, value: Value) -> str:
+        self.buffers[name] = Buffer(name, kind, value.dtype, _value_bytes(value))
+        return name
+
+    def _if(self, node: Node) -> list[Step]:
+        branches: list[tuple[Step, ...]] = []
+        for name in ("then", "else"):
+            graph = node.graphs[name]
+            steps = self._steps(graph)
+            for inner, outer in zip(graph.outputs, node.outputs, strict=True):
+                steps.append(Copy(self._name(inner), self._name(outer), _value_bytes(outer)))
+            branches.append(tuple(steps))
+        return [If(self._name(node.input(0)), branches[0], branches[1])]
+
+    def _loop(self, node: Node) -> list[Step]:
+        """A loop's carried values live in buffers of their own, copied at the end of each turn."""
+        body = node.graphs["body"]
+        trip, cond, *carried = node.inputs
+        count = len(carried)
+        if len(node.outputs) > count:
+            raise BuildError("a Loop with scan outputs can't run on this target yet", where={"node": str(node.loc)})
+        steps: list[Step] = []
+        index, turn, *state = body.inputs
+        for inner, start in zip(state, carried, strict=True):
+            assert start is not None
+            steps.append(Copy(self._name(start), self._name(inner), _value_bytes(inner)))
+        if cond is not None:
+            steps.append(Copy(self._name(cond), self._name(turn), const(1)))
+        trip_count: Expr | None = None
+        if trip is not None:
+            elements = trip.elements
+            if elements is None:
+                raise BuildError("a Loop whose trip count is computed can't run yet", where={"node": str(node.loc)})
+            trip_count = elements[0]
+        inner_steps = self._steps(body)
+        again, *results = body.outputs
+        staged = [f"{v.name}.next" for v in state]
+        for name, inner, result in zip(staged, state, results, strict=True):
+            self.buffers[name] = replace(self.buffers[self._name(inner)], name=name)
+            inner_steps.append(Copy(self._name(result), name, _value_bytes(inner)))
+        inner_steps.append(Copy(self._name(again), self._name(turn), const(1)))
+        for name, inner in zip(staged, state, strict=True):
+            inner_steps.append(Copy(name, self._name(inner), _value_bytes(inner)))
+        steps.append(Loop(trip_count, self._name(turn), self._name(index), tuple(inner_steps)))
+        for inner, outer in zip(state, node.outputs, strict=True):
+            steps.append(Copy(self._name(inner), self._name(outer), _value_bytes(outer)))
+        return steps
+
+
+def _port_names(graph: Graph) -> list[str]:
+    return [graph.metadata.get(f"output:{k}", v.name) for k, v in enumerate(graph.outputs)]
+
+
+def _root(value: Value) -> Value:
+    """The value whose memory a view shares."""
+    while value.producer is not None and is_view(value.producer):
+        value = value.producer.input(0)
+    return value
+
+
+def _value_bytes(value: Value) -> Expr:
+    return num_elements(value.layout, value.shape) * value.dtype.itemsize
+
+
+def _tactic_text(tactic: Tactic, params: Params) -> str:
+    shown = ",".join(f"{key}={params[key]}" for key in sorted(params))
+    return f"{tactic.name}({shown})" if shown else tactic.name
