@@ -1,1 +1,1 @@
-"""The typed SSA graph: values, layouts, regions, op registry, builder, text, verifier, rewriting, interpreter."""
+"""The typed SSA graph: values, layouts, regions, op registry, builder, text form, verifier, interpreter."""

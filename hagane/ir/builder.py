@@ -18,7 +18,7 @@ class Builder:
     def __init__(self, graph: Graph, parent: Builder | None = None, names: set[str] | None = None) -> None:
         """names: value names that are taken; it grows with each new value."""
         self.graph = graph
-        self.loc = parent.loc if parent else Loc()
+        self.loc: Loc = parent.loc if parent else Loc()
         self._names: set[str] = parent._names if parent else set() if names is None else names
 
     def fresh(self, hint: str = "") -> str:
@@ -40,7 +40,9 @@ class Builder:
     def const(self, data: Any, dtype: DType | None = None, name: str = "c") -> Value:
         """A constant from anything NumPy takes."""
         array = np.asarray(data, dtype=dtype.np if dtype else None)
-        return constant(self.fresh(name), np.ascontiguousarray(array).reshape(array.shape), from_numpy(array.dtype))
+        return constant(
+            self.fresh(name), np.ascontiguousarray(array).reshape(array.shape), from_numpy(array.dtype)
+        )
 
     def scalar_like(self, value: Value, number: float | int) -> Value:
         """A rank-0 constant of value's dtype."""
@@ -51,9 +53,14 @@ class Builder:
         return self.ops(op, *inputs, name=name, **attrs)[0]
 
     def ops(
-        self, op: str, *inputs: Value | None, name: str = "", graphs: dict[str, Graph] | None = None, **attrs: Any
+        self,
+        op: str,
+        *inputs: Value | None,
+        name: str = "",
+        graphs: dict[str, Graph] | None = None,
+        **attrs: Any,
     ) -> list[Value]:
-        """Appends a node and returns all its outputs. Raises: ShapeError with the node's place in the model."""
+        """Appends a node, returns all its outputs. Raises: ShapeError with the node's place in the model."""
         definition = op_def(op)
         node = Node(op, list(inputs), [], attrs, graphs or {}, self.loc)
         try:

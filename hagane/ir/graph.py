@@ -1,7 +1,7 @@
-"""The graph: typed values in single assignment, nodes in execution order, sub-graphs for control flow and regions.
+"""The graph: typed values in single assignment, nodes in execution order, sub-graphs of nodes.
 
-A sub-graph refers to values of the graphs around it directly. Graphs are edited in place by passes; `users` is
-computed on demand rather than kept, so no edit can leave it stale.
+Sub-graphs serve control flow and regions; they refer to values of the graphs around them directly. Passes
+edit graphs in place; `users` is computed on demand rather than kept, so no edit can leave it stale.
 """
 
 from __future__ import annotations
@@ -47,7 +47,9 @@ class Loc:
     nodes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        shown = ", ".join(self.nodes[:4]) + (f" and {len(self.nodes) - 4} more" if len(self.nodes) > 4 else "")
+        shown = ", ".join(self.nodes[:4]) + (
+            f" and {len(self.nodes) - 4} more" if len(self.nodes) > 4 else ""
+        )
         return f"{shown} in {self.file}" if self.file else shown
 
 
@@ -60,9 +62,11 @@ def join_locs(locs: list[Loc]) -> Loc:
 
 @dataclass(eq=False)
 class Value:
-    """A tensor. `data` is set for constants; a `recipe` says how a derived constant follows from the model's weights.
+    """A tensor.
 
-    elements: the symbolic content of a small integer tensor (rank 0 or 1), where it is known: shapes in the making.
+    data: set for constants. recipe: how a derived constant follows from the model's weights.
+    elements: the symbolic content of a small integer tensor (rank 0 or 1), where it is known: shapes in the
+    making.
     """
 
     name: str
@@ -132,7 +136,8 @@ class Node:
 class Graph:
     """A function of its inputs. symbols: facts about the symbols in the shapes, as expressions by name.
 
-    weights: data of the model's weights that recipes of derived constants start from.
+    weights: data of the model's weights that recipes of derived constants start from. output_names: see
+    port_names.
     """
 
     name: str = "main"
@@ -142,6 +147,12 @@ class Graph:
     symbols: dict[str, Expr] = field(default_factory=dict)
     metadata: dict[str, str] = field(default_factory=dict)
     weights: dict[str, Array] = field(default_factory=dict)
+    output_names: list[str] = field(default_factory=list)
+
+    @property
+    def port_names(self) -> list[str]:
+        """Names of the outputs as users know them; passes may replace the values, not these."""
+        return self.output_names or [v.name for v in self.outputs]
 
     def constants(self) -> list[Value]:
         """All constants that nodes or outputs refer to, nested graphs included, in order of first use."""

@@ -1,6 +1,6 @@
 """Runs a graph with each op's NumPy reference, in float64: the oracle for every pass and kernel.
 
-Float tensors are held as float64 between ops; a `cast` rounds to its type on the way. Slow and simple on purpose.
+Float tensors are held as float64 between ops; a `cast` rounds to its type on the way. Simple on purpose.
 """
 
 from __future__ import annotations
@@ -28,19 +28,24 @@ def run(graph: Graph, feed: Mapping[str, Any], watch: Watch | None = None) -> di
     values: dict[Value, Array] = {}
     for value in graph.inputs:
         if value.name not in feed:
-            raise RunError(f"input {value.name!r} is missing", where={"inputs": ", ".join(map(str, graph.inputs))})
+            raise RunError(
+                f"input {value.name!r} is missing", where={"inputs": ", ".join(map(str, graph.inputs))}
+            )
         array = np.asarray(feed[value.name])
         bind_dims(value, array.shape, dims)
         values[value] = widen(array, value.dtype)
     check_dims(graph, {v: values[v].shape for v in graph.inputs}, dims)
     _run_nodes(graph, values, dims, watch)
-    return {v.name: narrow(_read(v, values), v.dtype) for v in graph.outputs}
+    results = zip(graph.port_names, graph.outputs, strict=True)
+    return {name: narrow(_read(v, values), v.dtype) for name, v in results}
 
 
 def bind_dims(value: Value, shape: tuple[int, ...], dims: dict[str, int]) -> None:
     """Notes in `dims` what the array's shape says about the symbols of value's shape."""
     if len(shape) != value.rank:
-        raise RunError(f"input {value.name!r} has shape {list(shape)}, it should have rank {value.rank}: {value.type}")
+        raise RunError(
+            f"input {value.name!r} has shape {list(shape)}, it should have rank {value.rank}: {value.type}"
+        )
     for dim, extent in zip(value.shape, shape, strict=True):
         symbol = dim.as_sym
         if symbol is not None:
@@ -52,7 +57,9 @@ def check_dims(graph: Graph, shapes: Mapping[Value, tuple[int, ...]], dims: Mapp
     for value in graph.inputs:
         wanted = tuple(d.evaluate(dims) for d in value.shape)
         if wanted != shapes[value]:
-            raise RunError(f"input {value.name!r} has shape {list(shapes[value])}, expected {list(wanted)}: {value.type}")
+            raise RunError(
+                f"input {value.name!r} has shape {list(shapes[value])}, expected {list(wanted)}: {value.type}"
+            )
 
 
 def widen(array: Array, dtype: DType) -> Array:
@@ -93,7 +100,8 @@ def _run_nodes(graph: Graph, values: dict[Value, Array], dims: dict[str, int], w
         except Exception as error:
             shown = ", ".join("none" if a is None else f"{a.dtype}{list(a.shape)}" for a in inputs)
             raise RunError(
-                f"{node.op} failed in the interpreter: {error}", where={"node": str(node.loc), "inputs": shown}
+                f"{node.op} failed in the interpreter: {error}",
+                where={"node": str(node.loc), "inputs": shown},
             ) from error
         for value, array in zip(node.outputs, outputs, strict=True):
             values[value] = np.asarray(array)
@@ -110,7 +118,11 @@ def _bind_runtime_dims(value: Value, shape: tuple[int, ...], dims: dict[str, int
 
 
 def _run_node(
-    node: Node, inputs: list[Array | None], values: dict[Value, Array], dims: dict[str, int], watch: Watch | None
+    node: Node,
+    inputs: list[Array | None],
+    values: dict[Value, Array],
+    dims: dict[str, int],
+    watch: Watch | None,
 ) -> tuple[Array, ...]:
     definition = op_def(node.op)
 

@@ -1,7 +1,8 @@
-"""How a tensor lies in memory: an order of axes, constant-factor blocks, and a halo of zeros around spatial axes.
+"""How a tensor lies in memory: an order of axes, constant-factor blocks, a halo of zeros around axes.
 
-A layout turns a logical index into an element offset. `None` as a value's layout means plain C order. The halo and the
-lanes that fill up a partly used block always hold zeros: whoever writes the value writes them too.
+A layout turns a logical index into an element offset. `None` as a value's layout means plain C order. The
+halo and the lanes that fill up a partly used block always hold zeros: whoever writes the value writes them
+too.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ ANY = AnyLayout()
 
 @dataclass(frozen=True)
 class Layouts:
-    """What the kernels of a region require; None is plain C order. A required halo is a minimum: more is fine."""
+    """What the kernels of a region require; None is plain C order. A required halo is a minimum."""
 
     inputs: tuple[Layout | AnyLayout | None, ...]
     outputs: tuple[Layout | AnyLayout | None, ...]
@@ -85,7 +86,12 @@ def satisfies(actual: Layout | None, required: Layout | AnyLayout | None) -> boo
     """True if a kernel that requires one layout can read a value that has the other."""
     if isinstance(required, AnyLayout) or actual == required:
         return True
-    if actual is None or required is None or actual.order != required.order or actual.blocks != required.blocks:
+    if (
+        actual is None
+        or required is None
+        or actual.order != required.order
+        or actual.blocks != required.blocks
+    ):
         return False
     wanted = required.halo or ((0, 0),) * len(required.order)
     return all(

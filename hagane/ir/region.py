@@ -1,7 +1,8 @@
 """Regions: what one tactic computes. A region is an op whose `body` graph holds the nodes it was fused from.
 
-The body's inputs correspond one to one to the node's inputs; its only constants are single numbers. Kinds of regions
-are the kinds of ops; where the body has an anchor (a contraction, recurrent cell, sort ...), the region has its kind.
+The body's inputs correspond one to one to the node's inputs; its only constants are single numbers. Kinds of
+regions are the kinds of ops; where the body has an anchor (a contraction, recurrent cell, sort ...), the
+region has its kind.
 """
 
 from __future__ import annotations
@@ -142,9 +143,10 @@ def _infer(node: Node) -> list[Type]:
     return [v.type for v in node.graphs["body"].outputs]
 
 
-def _reference(node: Node, inputs: list[Array], run: Callable[[Graph, list[Array]], list[Array]]) -> tuple[Array, ...]:
+def _reference(
+    node: Node, inputs: list[Array], run: Callable[[Graph, list[Array]], list[Array]]
+) -> tuple[Array, ...]:
     return tuple(np.asarray(a) for a in run(node.graphs["body"], inputs))
 
 
 register(OpDef("region", "region", _infer, _reference))
-

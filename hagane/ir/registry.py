@@ -1,4 +1,4 @@
-"""The table of ops: each op registers one `OpDef`, from which verifier, interpreter, tests and code generation follow."""
+"""The table of ops: each registers one `OpDef`, from which verifier, interpreter and kernels follow."""
 
 from __future__ import annotations
 
@@ -32,14 +32,15 @@ class Sample:
 class OpDef:
     """An op.
 
-    kind: the region kind: pointwise, movement, reduction, normalisation, contraction, window, scan, select, scatter,
-        control, shape, host.
+    kind: the region kind: pointwise, movement, reduction, normalisation, contraction, window, scan, select,
+        scatter, control, shape, host.
     infer(node) -> types of the outputs, from node.inputs and node.attrs. Raises: ShapeError.
-    reference(attrs, *inputs) -> output array or tuple of arrays; floats come in as float64, expressions in attrs as
-        ints. It defines the op's meaning. An op of kind control has reference(node, inputs, run) instead:
-        run(graph, arrays) -> arrays runs one of the node's sub-graphs.
+    reference(attrs, *inputs) -> output array or tuple of arrays; floats come in as float64, expressions in
+        attrs as ints. It defines the op's meaning. An op of kind control has reference(node, inputs, run)
+        instead: run(graph, arrays) -> arrays runs one of the node's sub-graphs.
     define(node, read, index, output) -> the scalar of one output element, None if no such form exists.
-    elements(node) -> symbolic content of the output, where inputs' elements are known (integer tensors of rank 0, 1).
+    elements(node) -> symbolic content of the output, where inputs' elements are known (integer tensors of
+        rank 0, 1).
     samples() -> inputs on which tests compare every implementation with the reference.
     """
 
@@ -72,6 +73,7 @@ def op_def(name: str) -> OpDef:
 
 
 def is_op(name: str) -> bool:
+    """True if an op of that name is registered."""
     return name in _OPS
 
 

@@ -1,8 +1,8 @@
 """Tensor expressions: what one element of an output is, as a DAG of scalars over loads of the inputs.
 
-Both code generators start from this form. Index arithmetic is `Expr` over the axes' symbols; a loaded integer enters
-it through `LetIndex`. Nodes are shared by identity: a memo over (value, index) makes the DAG, so emitters memoise by
-`id`. Everything has exact semantics: NaN and infinities propagate as ONNX says.
+Both code generators start from this form. Index arithmetic is `Expr` over the axes' symbols; a loaded integer
+enters it through `LetIndex`. Nodes are shared by identity: a memo over (value, index) makes the DAG, so
+emitters memoise by `id`. Everything has exact semantics: NaN and infinities propagate as ONNX says.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class IndexValue(Scalar):
 
 @dataclass(frozen=True, eq=False)
 class Load(Scalar):
-    """An element of region operand `operand` at a logical index, which is in bounds wherever it is evaluated."""
+    """An element of region operand `operand` at a logical index, which is in bounds where it is evaluated."""
 
     operand: int
     index: Index
@@ -47,7 +47,7 @@ class Load(Scalar):
 
 @dataclass(frozen=True, eq=False)
 class Fn(Scalar):
-    """A pointwise function by name (see ops.pointwise for the list); param holds a constant such as a cast's source."""
+    """A pointwise function by name; ops.primitives has the list. A `cast` goes to the dtype of this node."""
 
     name: str
     args: tuple[Scalar, ...]
@@ -55,7 +55,7 @@ class Fn(Scalar):
 
 @dataclass(frozen=True, eq=False)
 class Guard(Scalar):
-    """`value` where `cond` (a bool scalar) holds, else `other`; loads in `value` happen only where it holds."""
+    """`value` where the bool scalar `cond` holds, else `other`; only the chosen one's loads happen."""
 
     cond: Scalar
     value: Scalar
@@ -64,7 +64,7 @@ class Guard(Scalar):
 
 @dataclass(frozen=True, eq=False)
 class LetIndex(Scalar):
-    """Binds an integer scalar to symbol `name` (known to lie in [0, bound)) for the index expressions of `body`."""
+    """Binds an integer scalar in [0, bound) to symbol `name` for the index expressions of `body`."""
 
     name: str
     value: Scalar
@@ -81,8 +81,9 @@ class Axis:
 
 @dataclass(frozen=True, eq=False)
 class Reduce(Scalar):
-    """op over all axes of `body`: sum, prod, max, min, any, all, argmax, argmin (first winner; -last suffix: last one).
+    """op over all axes of `body`: sum, prod, max, min, any, all, argmax, argmin.
 
+    argmax and argmin give the first winner; with the suffix -last the last one.
     NaN wins in max and min. An empty range gives the op's identity.
     """
 
@@ -93,7 +94,7 @@ class Reduce(Scalar):
 
 @dataclass(frozen=True, eq=False)
 class Acc(Scalar):
-    """The result of a region's anchor at the element being written: a contraction's accumulator in its epilogue."""
+    """The result of a region's anchor at the element being written: the accumulator in an epilogue."""
 
 
 Read = Callable[[int, Index], Scalar]

@@ -54,7 +54,9 @@ def _node(node: Node, depth: int, locs: bool) -> list[str]:
     results = ", ".join(f"%{v.name}" for v in node.outputs)
     operands = ", ".join("none" if v is None else _operand(v) for v in node.inputs)
     attrs = ", ".join(f"{k}={_attribute(node.attrs[k])}" for k in sorted(node.attrs))
-    head = f"{pad}{results}{' = ' if results else ''}{node.op}({operands})" + (f" {{{attrs}}}" if attrs else "")
+    head = f"{pad}{results}{' = ' if results else ''}{node.op}({operands})" + (
+        f" {{{attrs}}}" if attrs else ""
+    )
     types = " : " + ", ".join(_type(v) for v in node.outputs) if node.outputs else ""
     where = ""
     if locs and node.loc.nodes:

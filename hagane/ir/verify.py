@@ -8,7 +8,7 @@ from hagane.ir.registry import is_op, op_def
 
 
 def verify(graph: Graph, *, types: bool = True) -> None:
-    """Raises: InternalError unless every value is defined once and before use, and every type follows from its op."""
+    """Raises: InternalError unless values are defined once, before use, and types follow from the ops."""
     _verify(graph, set(), {}, types)
 
 
@@ -21,7 +21,9 @@ def _verify(graph: Graph, known: set[Value], names: dict[str, Value], types: boo
             raise InternalError(f"unknown op {node.op!r}", where={"node": str(node.loc)})
         for value in node.inputs:
             if value is not None and not value.is_const and value not in defined:
-                raise InternalError(f"%{value.name} is used before it is defined", where={"node": f"{node} {node.loc}"})
+                raise InternalError(
+                    f"%{value.name} is used before it is defined", where={"node": f"{node} {node.loc}"}
+                )
         for inner in node.graphs.values():
             _verify(inner, defined, names, types)
         for value in node.outputs:
@@ -51,7 +53,11 @@ def _check_types(node: Node) -> None:
     declared = [v.type for v in node.outputs]
     for want, have in zip(inferred, declared, strict=True):
         if want.dtype is not have.dtype or len(want.shape) != len(have.shape):
-            raise InternalError(f"{node} should have type {want}, it has {have}", where={"node": str(node.loc)})
+            raise InternalError(
+                f"{node} should have type {want}, it has {have}", where={"node": str(node.loc)}
+            )
         for a, b in zip(want.shape, have.shape, strict=True):
             if a.is_const and b.is_const and a != b:
-                raise InternalError(f"{node} should have type {want}, it has {have}", where={"node": str(node.loc)})
+                raise InternalError(
+                    f"{node} should have type {want}, it has {have}", where={"node": str(node.loc)}
+                )

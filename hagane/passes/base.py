@@ -21,7 +21,9 @@ class Pass(Protocol):
         ...
 
 
-def run_passes(graph: Graph, passes: Sequence[Pass], after: Callable[[str, Graph], None] | None = None) -> None:
+def run_passes(
+    graph: Graph, passes: Sequence[Pass], after: Callable[[str, Graph], None] | None = None
+) -> None:
     """Runs passes in order and verifies after each that changed something; `after` sees name and graph then.
 
     Raises: InternalError that names the pass whose result is not a valid graph, and those run before it.

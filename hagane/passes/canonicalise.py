@@ -17,6 +17,8 @@ Rule = Callable[[Node, Builder], Value | None]
 
 @dataclass(frozen=True)
 class Canonicalise:
+    """No options."""
+
     name: str = "canonicalise"
 
     def run(self, graph: Graph) -> bool:
@@ -92,7 +94,9 @@ def _transpose_of_transpose(node: Node, builder: Builder) -> Value | None:
     producer = node.input(0).producer
     if producer is not None and producer.op == "transpose":
         inner = producer.attrs["perm"]
-        return builder.op("transpose", producer.input(0), perm=tuple(inner[axis] for axis in node.attrs["perm"]))
+        return builder.op(
+            "transpose", producer.input(0), perm=tuple(inner[axis] for axis in node.attrs["perm"])
+        )
     return None
 
 
@@ -127,7 +131,12 @@ def _divide_by_constant(node: Node, builder: Builder) -> Value | None:
 def _power(node: Node, builder: Builder) -> Value | None:
     """x ** 2, x ** 0.5, x ** 1, x ** -1 by their own functions."""
     base, exponent = node.input(0), node.input(1)
-    if exponent.data is None or exponent.data.size != 1 or base.type != node.output.type or not base.dtype.is_float:
+    if (
+        exponent.data is None
+        or exponent.data.size != 1
+        or base.type != node.output.type
+        or not base.dtype.is_float
+    ):
         return None
     match float(exponent.data.reshape(-1)[0]):
         case 1.0:

@@ -1,7 +1,7 @@
 """choose-layouts: gives every value its layout, and inserts a copy where a reader needs another one.
 
-Regions with their own demands (convolutions) decide; the others follow their neighbours, so that chains stay in one
-layout. Inputs and outputs of graphs are plain.
+Regions with their own demands (convolutions) decide; the others follow their neighbours, so that chains stay
+in one layout. Inputs and outputs of graphs are plain.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from hagane.passes.fuse import fresh_name
 
 @dataclass(frozen=True)
 class ChooseLayouts:
+    """target: knows the layouts that its kernels require."""
+
     target: TargetModel
     name: str = "choose-layouts"
 
@@ -55,7 +57,7 @@ class _Chooser:
         self.graph.nodes = nodes
 
     def _collect_wishes(self) -> None:
-        """Which blocked layout the readers of a value want, looking through regions that follow their neighbours."""
+        """Which blocked layout a value's readers want, looking through regions that follow neighbours."""
         for node in reversed(self.graph.nodes):
             if node not in self.demands:
                 continue

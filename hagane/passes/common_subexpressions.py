@@ -15,6 +15,8 @@ MAX_HASHED_BYTES = 1 << 16  # larger constants are compared by identity: equal b
 
 @dataclass(frozen=True)
 class MergeCommonSubexpressions:
+    """No options."""
+
     name: str = "merge-common-subexpressions"
 
     def run(self, graph: Graph) -> bool:
@@ -26,7 +28,11 @@ class MergeCommonSubexpressions:
             if op_def(node.op).kind in KEPT_KINDS or not node.outputs:
                 kept.append(node)
                 continue
-            key = (node.op, tuple(map(_key, node.inputs)), tuple(sorted((k, repr(v)) for k, v in node.attrs.items())))
+            key = (
+                node.op,
+                tuple(map(_key, node.inputs)),
+                tuple(sorted((k, repr(v)) for k, v in node.attrs.items())),
+            )
             first = seen.setdefault(key, node)
             if first is node:
                 kept.append(node)

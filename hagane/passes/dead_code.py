@@ -12,6 +12,8 @@ EFFECTS = ("bind_symbols",)
 
 @dataclass(frozen=True)
 class RemoveDeadCode:
+    """No options."""
+
     name: str = "remove-dead-code"
 
     def run(self, graph: Graph) -> bool:

@@ -1,7 +1,7 @@
 """fold-constants: computes what depends on constants alone.
 
-A folded tensor keeps a recipe where its op is one that engines can repeat, so that refitting weights still works; any
-other becomes a weight of its own.
+A folded tensor keeps a recipe where its op is one that engines can repeat, so that refitting weights still
+works; any other becomes a weight of its own.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SKIPPED_KINDS = ("control", "region", "host", "shape")
 
 @dataclass(frozen=True)
 class FoldConstants:
-    """max_growth_bytes: a fold that makes tensors larger than its inputs by more than this is left to run time."""
+    """max_growth_bytes: a fold whose results exceed its inputs by more than this is left to run time."""
 
     max_growth_bytes: int = 1 << 20
     name: str = "fold-constants"
@@ -60,12 +60,16 @@ class FoldConstants:
         shapes = [v.static_shape for v in node.outputs]
         if any(s is None for s in shapes) or _has_symbols(node):
             return None
-        size = sum(int(np.prod(s or ())) * v.dtype.itemsize for s, v in zip(shapes, node.outputs, strict=True))
+        size = sum(
+            int(np.prod(s or ())) * v.dtype.itemsize for s, v in zip(shapes, node.outputs, strict=True)
+        )
         if size > self.max_growth_bytes + sum(v.data.nbytes for v in inputs if v.data is not None) * 4:
             return None
         arrays = [None if v is None or v.data is None else widen(v.data, v.dtype) for v in node.inputs]
         with np.errstate(all="ignore"):
-            results = as_tuple(definition.reference({k: concrete(a, {}) for k, a in node.attrs.items()}, *arrays))
+            results = as_tuple(
+                definition.reference({k: concrete(a, {}) for k, a in node.attrs.items()}, *arrays)
+            )
         recipe = recipe_for(node)
         if recipe is not None:
             weights.update({v.name: v.data for v in inputs if v.recipe is None and v.data is not None})

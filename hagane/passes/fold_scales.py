@@ -1,6 +1,7 @@
-"""fold-scales: per-channel scales and shifts after a convolution with constant weights go into its weights and bias.
+"""fold-scales: scales and shifts after a convolution with constant weights go into its weights and bias.
 
-Batch norms arrive here as a scale and a shift. The new weights are ops on constants, which fold-constants computes.
+Batch norms arrive here as a scale and a shift. The new weights are ops on constants, which fold-constants
+computes.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from hagane.passes.base import control_graphs
 
 @dataclass(frozen=True)
 class FoldScales:
+    """No options."""
+
     name: str = "fold-scales"
 
     def run(self, graph: Graph) -> bool:
@@ -60,7 +63,11 @@ def _match(node: Node, users: dict[Value, list[Node]], outputs: set[Value]) -> t
         conv, other = node.input(side).producer, node.input(1 - side)
         if conv is None or conv.op not in ("conv", "conv_transpose") or not other.is_const:
             continue
-        if len(users.get(conv.output, [])) != 1 or conv.output in outputs or node.output.type != conv.output.type:
+        if (
+            len(users.get(conv.output, [])) != 1
+            or conv.output in outputs
+            or node.output.type != conv.output.type
+        ):
             continue
         if conv.input(1).is_const and _per_channel(other.shape, conv.output.shape):
             return conv, other

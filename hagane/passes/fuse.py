@@ -1,7 +1,7 @@
 """fuse: groups nodes into regions, each computed by one tactic.
 
-A group grows backwards: a node takes in the group that computes one of its inputs if nobody else reads that value, so
-no cycle can arise and nothing is computed twice. What may be taken in where is in `fusion_rules`.
+A group grows backwards: a node takes in the group that computes one of its inputs if nobody else reads that
+value, so no cycle can arise and nothing is computed twice. What may be taken in where is in `fusion_rules`.
 """
 
 from __future__ import annotations
@@ -56,7 +56,9 @@ class _Fuser:
             if candidate is None:
                 return
             value, producer = candidate
-            if len(group.nodes) + len(producer.nodes) > self.options.max_nodes or not may_absorb(group, producer, value):
+            if len(group.nodes) + len(producer.nodes) > self.options.max_nodes or not may_absorb(
+                group, producer, value
+            ):
                 refused.add(id(value))
                 continue
             group.nodes = producer.nodes + group.nodes

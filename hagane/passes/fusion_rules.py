@@ -9,12 +9,13 @@ from hagane.ir.graph import Node, Shape, Value
 from hagane.ir.region import ANCHOR_KINDS
 from hagane.ir.registry import op_def
 
-EXPENSIVE = frozenset(
-    "exp log pow sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf sigmoid softplus gelu silu mish "
-    "elu selu celu".split()
-)
+EXPENSIVE = frozenset({
+    "exp", "log", "pow", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh",
+    "acosh", "atanh", "erf", "sigmoid", "softplus", "gelu", "silu", "mish", "elu", "selu", "celu",
+})  # fmt: skip
 ROW_KINDS = ("reduction", "normalisation")
-# these move data so that neighbours no longer are neighbours: fused, they make every access of the consumer a gather
+# these move data so that neighbours no longer are neighbours: fused, they make each of the consumer's reads
+# a gather
 SCATTERED = ("transpose", "gather", "gather_nd", "gather_elements", "resize", "tile")
 
 
@@ -47,7 +48,7 @@ def may_absorb(consumer: Group, producer: Group, value: Value) -> bool:
 
 
 def _anchors_take_epilogues_only(consumer: Group, producer: Group, value: Value) -> bool:
-    """A contraction's result is consumed in registers: element for element, by pointwise ops of its own shape."""
+    """A contraction's result is consumed in registers, by pointwise ops of its own shape."""
     kinds = producer.kinds()
     if not any(kind in ANCHOR_KINDS for kind in kinds):
         return True
@@ -91,11 +92,12 @@ def _same_size(a: Shape, b: Shape) -> bool:
 
 
 def _broadcasts_are_not_recomputed(consumer: Group, producer: Group, value: Value) -> bool:
-    """A small tensor that is spread over a larger one is computed before, unless that takes next to nothing."""
+    """A small tensor that is spread over a larger one is computed before, unless that costs nothing."""
     if producer.kinds() <= {"movement"} or any(_reduces_rows(node) for node in producer.nodes):
         return True
     arithmetic = [node for node in producer.nodes if op_def(node.op).kind == "pointwise"]
-    return len(arithmetic) <= 1 and not any(n.op in EXPENSIVE for n in arithmetic) or _covers(value.shape, consumer)
+    cheap = len(arithmetic) <= 1 and not any(n.op in EXPENSIVE for n in arithmetic)
+    return cheap or _covers(value.shape, consumer)
 
 
 def _reduces_rows(node: Node) -> bool:
@@ -103,7 +105,7 @@ def _reduces_rows(node: Node) -> bool:
 
 
 def _rows_stay_rows(consumer: Group, producer: Group, value: Value) -> bool:
-    """A reduced value may be spread over the row it came from (as in a norm): it is computed once a row then."""
+    """A reduced value may be spread over the row it came from, as in a norm: it is computed once a row."""
     if not any(_reduces_rows(node) for node in producer.nodes):
         return True
     if not consumer.kinds() <= {"pointwise", "reduction"}:
@@ -124,7 +126,10 @@ def _leading(row: Shape, full: Shape) -> bool:
 def _scattered_reads_stand_alone(consumer: Group, producer: Group, value: Value) -> bool:
     """Transposes and gathers have kernels of their own, and whatever computes next wants contiguous loads."""
     if any(node.op in SCATTERED for node in producer.nodes):
-        return all(node.op in ("reshape", "identity", "cast") for node in consumer.nodes) and len(producer.nodes) == 1
+        return (
+            all(node.op in ("reshape", "identity", "cast") for node in consumer.nodes)
+            and len(producer.nodes) == 1
+        )
     if any(node.op in SCATTERED for node in consumer.nodes):
         return producer.kinds() <= {"movement"}
     return True
