@@ -44,6 +44,7 @@ def build_engine(
 def build_graph(graph: Graph, options: BuildOptions, after_pass: AfterPass | None = None) -> Engine:
     """An engine from a graph, which is rewritten in the course. Raises: BuildError."""
     target = parse_target(options.target)
+    graph.output_names = graph.port_names
     portable = print_graph(graph)
     weights = {v.name: v.data for v in graph.constants() if v.data is not None}
     run_passes(graph, build_pipeline(CpuModel(target), fuse=options.fuse), after_pass)

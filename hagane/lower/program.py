@@ -39,7 +39,7 @@ class ProgramWriter:
     def write(self, graph: Graph, name: str) -> Program:
         """The program of a graph whose layouts are chosen."""
         inputs = tuple(Port(v.name, v.dtype, v.shape) for v in graph.inputs)
-        outputs = tuple(Port(o, v.dtype, v.shape) for o, v in zip(_port_names(graph), graph.outputs, strict=True))
+        outputs = tuple(Port(o, v.dtype, v.shape) for o, v in zip(graph.port_names, graph.outputs, strict=True))
         for value in graph.inputs:
             self._names[value] = self._buffer(value.name, "input", value)
         copied = self._claim_outputs(graph)
@@ -53,7 +53,7 @@ class ProgramWriter:
         """Lets regions write into output buffers directly; returns the outputs that must be copied instead."""
         copied: list[tuple[str, Value]] = []
         own = {v for node in graph.nodes for v in node.outputs}
-        for port, value in zip(_port_names(graph), graph.outputs, strict=True):
+        for port, value in zip(graph.port_names, graph.outputs, strict=True):
             self.buffers[port] = Buffer(port, "output", value.dtype, _value_bytes(value))
             root = _root(value)
             if value in own and root in own and root not in self._names and root.layout is None:
@@ -149,6 +149,8 @@ class ProgramWriter:
         return self._names[value]
 
     def _buffer(self, name: str, kind: str, value: Value) -> str:
+        while name in self.buffers:  # a port may have the name of another value
+            name += "'"
         self.buffers[name] = Buffer(name, kind, value.dtype, _value_bytes(value))
         return name
 
@@ -195,10 +197,6 @@ class ProgramWriter:
         for inner, outer in zip(state, node.outputs, strict=True):
             steps.append(Copy(self._name(inner), self._name(outer), _value_bytes(outer)))
         return steps
-
-
-def _port_names(graph: Graph) -> list[str]:
-    return [graph.metadata.get(f"output:{k}", v.name) for k, v in enumerate(graph.outputs)]
 
 
 def _root(value: Value) -> Value:

@@ -16,3 +16,7 @@ control: with loop(lo, hi, step, keep) as i, loop_nonempty, while_(fn), if_(c), 
 otherwise)
 threads: atomic_load atomic_store atomic_update compare_exchange fence pause
 """
+
+from hagane.codegen.llvm.dsl import Function, Module, Operand, Type, Value, Var
+
+__all__ = ["Function", "Module", "Operand", "Type", "Value", "Var"]
