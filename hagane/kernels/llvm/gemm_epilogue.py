@@ -11,29 +11,49 @@ from hagane.codegen.llvm import Function, Value
 from hagane.core.symbolic import Expr
 from hagane.ir.layout import offset_of
 from hagane.ir.region import Region, index_symbol
-from hagane.ir.scalar import Acc, Axis, Fn, Guard, IndexValue, LetIndex, Load, Reduce, Scalar, children
+from hagane.ir.scalar import Acc, Axis, Fn, IndexValue, Load, Reduce, Scalar, children
 from hagane.kernels.llvm.affine import mentions
 from hagane.kernels.llvm.frame import Scope
-from hagane.kernels.llvm.gemm_index import collapse, output_index, sym_of
-from hagane.kernels.llvm.gemm_tile import F32_BYTES
+from hagane.kernels.llvm.gemm_index import collapse, output_index
 from hagane.kernels.llvm.scalars import Place, ScalarEmitter, touches_memory
 
 ROW = "$row"
-# in instructions: a division-like function of one instruction's worth, and one made of a polynomial
+# instructions of a simple function, and of one that is a polynomial
 _CHEAP, _COSTLY = 1, 25
 _SIMPLE = frozenset(
-    "add sub mul neg abs min max and or xor not cast lt le gt ge eq ne floor ceil round isnan".split()
+    (
+        "add",
+        "sub",
+        "mul",
+        "neg",
+        "abs",
+        "min",
+        "max",
+        "lt",
+        "le",
+        "gt",
+        "ge",
+        "eq",
+        "ne",
+        "and",
+        "or",
+        "not",
+        "cast",
+    )
 )
 
 
 class Epilogue:
-    """The epilogues of all outputs, over merged rows. `axes` are the anchor's: batch axes, row axes, the column.
+    """The epilogues of all outputs, over merged rows. `axes` are the anchor's: batch axes, row axes, the
+    column.
 
-    fits: whether they can be emitted here at all. merged: whether row numbers alone suffice; otherwise each row's
-    position along every row axis is computed.
+    fits: whether they can be emitted here at all. merged: whether row numbers alone suffice; otherwise each
+    row's position along every row axis is computed.
     """
 
-    def __init__(self, region: Region, row_axes: Sequence[Axis], index: tuple[Expr, ...], column: str) -> None:
+    def __init__(
+        self, region: Region, row_axes: Sequence[Axis], index: tuple[Expr, ...], column: str
+    ) -> None:
         self.region = region
         self.rows = tuple(row_axes)
         self.column = column
@@ -97,7 +117,13 @@ class Epilogue:
         return total + len(self.stores)
 
     def begin(
-        self, f: Function, scope: Scope, operands: Sequence[Place], first: Value, masks: Sequence[Value | None], lanes: int
+        self,
+        f: Function,
+        scope: Scope,
+        operands: Sequence[Place],
+        first: Value,
+        masks: Sequence[Value | None],
+        lanes: int,
     ) -> list[Columns]:
         """Opens one column block after the other, from column `first` on; a mask says which lanes exist."""
         return [
@@ -163,7 +189,7 @@ class Columns:
         return False
 
     def finish(self, row: Value, acc: Value, positions: Scope | None) -> None:
-        """Stores the outputs of one row. positions: the scope that row_positions gave, if rows aren't merged."""
+        """Stores the outputs of one row. positions: what row_positions gave, if rows aren't merged."""
         scope = (positions or self.scope).child()
         if positions is not None:
             scope.bind(self.epilogue.column, self.scope.lookup(self.epilogue.column))
@@ -179,14 +205,18 @@ def row_positions(epilogue: Epilogue, scope: Scope, row: Value) -> Scope | None:
     if epilogue.merged:
         return None
     positions = scope.child()
-    rest = row
-    for axis in reversed(epilogue.rows[1:]):
-        extent = scope.expr(axis.extent)
-        positions.bind(axis.sym.name, rest % extent)
-        rest = rest // extent
-    if epilogue.rows:
-        positions.bind(epilogue.rows[0].sym.name, rest)
+    bind_positions(positions, epilogue.rows, row)
     return positions
+
+
+def bind_positions(scope: Scope, axes: Sequence[Axis], number: Value) -> None:
+    """Binds the axes' symbols to the position that a number counts to, the last axis being the fastest."""
+    for axis in reversed(axes[1:]):
+        extent = scope.expr(axis.extent)
+        scope.bind(axis.sym.name, number % extent)
+        number = number // extent
+    if axes:
+        scope.bind(axes[0].sym.name, number)
 
 
 def walk(scalar: Scalar, seen: set[int] | None = None) -> list[Scalar]:
@@ -199,7 +229,3 @@ def walk(scalar: Scalar, seen: set[int] | None = None) -> list[Scalar]:
     for child in children(scalar):
         found += walk(child, seen)
     return found
-
-
-__all__ = ["F32_BYTES", "ROW", "Columns", "Epilogue", "row_positions", "sym_of", "walk"]
-_ = (Guard, LetIndex)

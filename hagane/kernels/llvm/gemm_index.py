@@ -29,7 +29,7 @@ def output_index(region: Region, index: Index, output: int = 0) -> Index | None:
     None unless pointwise ops, reshapes and transposes alone lie between.
     """
     assert region.anchor is not None
-    found: dict[Value, Index | None] = {v: None for v in region.body.inputs}
+    found: dict[Value, Index | None] = dict.fromkeys(region.body.inputs)
     found[region.anchor.outputs[0]] = index
     for node in region.body.nodes:
         if node is region.anchor:
@@ -85,7 +85,8 @@ def collapse(expr: Expr, axes: Sequence[Axis], flat: Expr) -> Expr | None:
 
 @dataclass(frozen=True)
 class Access:
-    """An operand of a product as strides in elements: base + row * rows + step * k; base mentions batch axes only."""
+    """An operand of a product as strides in elements: base + row * rows + step * k; base mentions batch axes
+    only."""
 
     operand: int
     base: Expr

@@ -1,7 +1,9 @@
-"""The inner kernel of every matrix product: a block of C in registers, a row of B and broadcasts of A at each step.
+"""The inner kernel of every matrix product: a block of C in registers, a row of B and broadcasts of A at each
+step.
 
-Each element is one chain of fused multiply-adds over k in ascending order, the same in tiles of every height; only the
-lowest tiles, which never meet another height in one run, split the chain to hide its latency (see `phases`).
+Each element is one chain of fused multiply-adds over k in ascending order, the same in tiles of every height;
+only the lowest tiles, which never meet another height in one run, split the chain to hide its latency (see
+`phases`).
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ class Rows:
 
 @dataclass(frozen=True)
 class Panel:
-    """Operand B of a tile: vector v of row k is at pointer + k * step + v vectors; mask: lanes of the last vector."""
+    """Operand B of a tile: vector v of row k is at pointer + k * step + v vectors; mask: lanes of the last
+    vector."""
 
     pointer: Value
     step: Operand
@@ -63,8 +66,8 @@ def max_rows(target: CpuTarget, vectors: int) -> int:
 def phases(rows: int, vectors: int, most_rows: int) -> int:
     """Into how many chains a tile splits the sum over k.
 
-    Rows are spread evenly over tiles, so tiles lower than half of most_rows stand alone: identical rows of one run
-    always take the same way.
+    Rows are spread evenly over tiles, so tiles lower than half of most_rows stand alone: identical rows of
+    one run always take the same way.
     """
     if rows >= (most_rows + 1) // 2:
         return 1
@@ -75,7 +78,8 @@ def multiply(f: Function, tile: Tile, depth: Operand, a: Rows, b: Panel) -> list
     """The tile's sums over k in [0, depth): a vector per row and column block."""
     kind = Type("f32", tile.lanes)
     sums = [
-        [[Var(f, kind, 0.0) for _ in range(tile.vectors)] for _ in range(tile.rows)] for _ in range(tile.phases)
+        [[Var(f, kind, 0.0) for _ in range(tile.vectors)] for _ in range(tile.rows)]
+        for _ in range(tile.phases)
     ]
     starts = [f.ptr(a.pointer, _scaled(f, a.row, r)) for r in range(tile.rows)]
 
@@ -125,9 +129,7 @@ def _load_row(f: Function, tile: Tile, b: Panel, place: Value, offset: Operand) 
 
 def _join(parts: list[Value]) -> Value:
     while len(parts) > 1:
-        parts = [
-            parts[i] + parts[i + 1] if i + 1 < len(parts) else parts[i] for i in range(0, len(parts), 2)
-        ]
+        parts = [parts[i] + parts[i + 1] if i + 1 < len(parts) else parts[i] for i in range(0, len(parts), 2)]
     return parts[0]
 
 
@@ -142,5 +144,4 @@ def balanced_heights(rows: int, most_rows: int) -> list[tuple[int, int]]:
 
 def cycles_per_step(rows: int, vectors: int, num_phases: int) -> float:
     """Estimated cycles of one step over k: two FMAs or two loads a cycle, and the latency of a chain."""
-    loads = vectors + (rows if vectors > 1 else 0)
-    return max(rows * vectors / 2, loads / 2, 4 / num_phases)
+    return max(rows * vectors / 2, (rows + vectors) / 2, 4 / num_phases)

@@ -1,7 +1,8 @@
-"""Tiles of a product with their epilogue: inline where that is short, else through a small buffer on the stack.
+"""Tiles of a product with their epilogue: inline where that is short, else through a small buffer on the
+stack.
 
-Tile heights are constants, each with its own code. If the number of rows is known, one or two heights occur; if not,
-every height up to the highest has a function, and rows are spread evenly over tiles at run time.
+Tile heights are constants, each with its own code. If the number of rows is known, one or two heights occur;
+if not, every height up to the highest has a function, and rows are spread evenly over tiles at run time.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _MOST_INLINE = 300
 
 @dataclass(frozen=True)
 class Heights:
-    """How rows are cut into tiles: tile t has `low` rows or, if t < num_high, one more; all as kernel values."""
+    """How rows are cut into tiles: tile t has `low` rows or, if t < num_high, one more."""
 
     count: Value
     low: Value
@@ -69,7 +70,15 @@ class TileWriter:
         return replace(self.tile, rows=height, phases=phases(height, self.tile.vectors, self.tile.rows))
 
     def emit(
-        self, scope: Scope, cut: Heights, index: Value, depth: Operand, a: Rows, b: Panel, column: Value, masks: Sequence[Value | None]
+        self,
+        scope: Scope,
+        cut: Heights,
+        index: Value,
+        depth: Operand,
+        a: Rows,
+        b: Panel,
+        column: Value,
+        masks: Sequence[Value | None],
     ) -> None:
         """Tile number `index` of the rows: a.pointer is row 0 of them all, column the first of the panel."""
         f = self.f
@@ -87,7 +96,15 @@ class TileWriter:
                         self._known(scope.child(), height, first, depth, here, b, column, masks)
 
     def _known(
-        self, scope: Scope, height: int, first: Value, depth: Operand, a: Rows, b: Panel, column: Value, masks: Sequence[Value | None]
+        self,
+        scope: Scope,
+        height: int,
+        first: Value,
+        depth: Operand,
+        a: Rows,
+        b: Panel,
+        column: Value,
+        masks: Sequence[Value | None],
     ) -> None:
         f, tile = self.f, self._shape(height)
         sums = multiply(f, tile, depth, a, b)
@@ -108,7 +125,15 @@ class TileWriter:
         return self._buffer
 
     def _by_function(
-        self, scope: Scope, height: Value, first: Value, depth: Operand, a: Rows, b: Panel, column: Value, masks: Sequence[Value | None]
+        self,
+        scope: Scope,
+        height: Value,
+        first: Value,
+        depth: Operand,
+        a: Rows,
+        b: Panel,
+        column: Value,
+        masks: Sequence[Value | None],
     ) -> None:
         f, buffer = self.f, self._sums_buffer()
         for h in range(1, self.tile.rows + 1):
@@ -119,7 +144,7 @@ class TileWriter:
         self._finish_buffer(scope, height, first, buffer, column, masks)
 
     def _function(self, height: int, numbers: Sequence[Value], mask: Value | None) -> Function:
-        """The product of one height, its sums stored to a buffer; constant strides are constants inside too."""
+        """The product of one height, its sums stored to a buffer; constants are constants inside too."""
         if height not in self._functions:
             names = ["row", "step", "b_step", "depth"]
             args: list[tuple[str, Type | str]] = [("a", "ptr"), ("b", "ptr"), ("out", "ptr")]
@@ -139,7 +164,13 @@ class TileWriter:
         return self._functions[height]
 
     def _finish_buffer(
-        self, scope: Scope, height: Value, first: Value, buffer: Value, column: Value, masks: Sequence[Value | None]
+        self,
+        scope: Scope,
+        height: Value,
+        first: Value,
+        buffer: Value,
+        column: Value,
+        masks: Sequence[Value | None],
     ) -> None:
         f, tile = self.f, self.tile
         blocks: list[Columns] = self.epilogue.begin(f, scope, self.places, column, masks, tile.lanes)
@@ -159,4 +190,6 @@ def _times(f: Function, stride: Operand, count: Value) -> Value:
 def _spill(f: Function, tile: Tile, sums: list[list[Value]], buffer: Value) -> None:
     for r, row in enumerate(sums):
         for v, total in enumerate(row):
-            f.store(total, buffer, r * tile.row_bytes + v * tile.lanes * F32_BYTES, align=tile.lanes * F32_BYTES)
+            f.store(
+                total, buffer, r * tile.row_bytes + v * tile.lanes * F32_BYTES, align=tile.lanes * F32_BYTES
+            )

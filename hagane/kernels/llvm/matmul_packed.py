@@ -1,8 +1,8 @@
 """A computed matrix times a constant one, which is packed into panels of a few vectors of columns.
 
-C[m, n] = epilogue(sum over k of A[m, k] * B[k, n]) in f32. B is stored [batch, panels, K, columns of a panel], zeros
-filling the last panel. Threads share (block of rows, panel, tile) units in this order: a block of rows is small enough
-to stay in the second-level cache while all panels pass by.
+C[m, n] = epilogue(sum over k of A[m, k] * B[k, n]) in f32. B is stored [batch, panels, K, columns of a
+panel], zeros filling the last panel. Threads share (block of rows, panel, tile) units in this order: a block
+of rows is small enough to stay in the second-level cache while all panels pass by.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 from hagane.codegen.llvm import Module, Value
 from hagane.core.dtypes import DType
-from hagane.core.symbolic import Expr, product
+from hagane.core.symbolic import product
 from hagane.core.targets import CpuTarget
 from hagane.ir.region import Region
-from hagane.kernels.llvm.frame import Frame, dim_symbols
-from hagane.kernels.llvm.gemm_epilogue import Epilogue
+from hagane.kernels.llvm.frame import Frame, Scope, dim_symbols
+from hagane.kernels.llvm.gemm_epilogue import Epilogue, bind_positions
 from hagane.kernels.llvm.gemm_index import Product, analyse
 from hagane.kernels.llvm.gemm_tile import (
     F32_BYTES,
@@ -29,7 +29,7 @@ from hagane.kernels.llvm.gemm_tile import (
 )
 from hagane.kernels.llvm.gemm_writer import Heights, TileWriter, cut_rows
 from hagane.kernels.llvm.scalars import Place
-from hagane.kernels.tactic import Input, KernelLaunch, Layouts, Lowering, Output, Packed, Params
+from hagane.kernels.tactic import Argument, Input, KernelLaunch, Layouts, Lowering, Output, Packed, Params
 from hagane.plan.model import Recipe, RecipeNode
 
 # a barrier and a second thread's wake-up cost about as much as this many multiply-adds
@@ -67,18 +67,10 @@ def _problem(region: Region) -> _Problem | None:
         return None
     num_batches = product(weight.shape[:-2]).value
     found = analyse(region, merge_rows=num_batches == 1)
-    if found is None or not _batches_in_order(found, weight.shape[:-2]):
-        return None
-    if not (found.a.rows.is_const and found.a.step.is_const):
+    if found is None or not (found.a.rows.is_const and found.a.step.is_const):
         return None
     epilogue = Epilogue(region, found.rows, found.index, found.column.sym.name)
     return _Problem(region, found, epilogue, num_batches, shape[-2], shape[-1]) if epilogue.fits else None
-
-
-def _batches_in_order(found: Product, leading: tuple[Expr, ...]) -> bool:
-    """True if the weight has a matrix for each batch of the product, in the same order, or only one."""
-    batch = tuple(axis.extent for axis in found.batch)
-    return not batch or batch == leading
 
 
 class MatmulPacked:
@@ -109,11 +101,8 @@ class MatmulPacked:
                 costs.append((_cost(problem, target, vectors, lanes), vectors))
         costs.sort()
         best = costs[0][0]
-        return [
-            {"vectors": vectors, "rows": max_rows(target, vectors), "unroll": 4}
-            for cost, vectors in costs
-            if cost <= 1.5 * best
-        ][:4]
+        near = [vectors for cost, vectors in costs if cost <= 1.5 * best]
+        return [{"vectors": v, "rows": max_rows(target, v), "unroll": 4} for v in near[:4]]
 
     def lower(self, region: Region, target: CpuTarget, params: Params) -> Lowering:
         problem = _problem(region)
@@ -124,7 +113,7 @@ class MatmulPacked:
         weight = problem.product.b.operand
         others = [k for k in range(len(region.operands)) if k != weight]
         dims = dim_symbols([*region.operands, *region.outputs])
-        args = (
+        args: tuple[Argument, ...] = (
             packed,
             *(Input(k) for k in others),
             *(Output(k) for k in range(len(region.outputs))),
@@ -189,9 +178,7 @@ class _Writer:
     def __init__(self, frame: Frame, problem: _Problem, tile: Tile, places: list[Place]) -> None:
         self.frame, self.f, self.problem, self.tile, self.places = frame, frame.f, problem, tile, places
         self.num_panels = -(-problem.num_columns // tile.columns)
-        self.tiles = TileWriter(
-            frame.module, frame.f, tile, problem.epilogue, places, problem.num_rows
-        )
+        self.tiles = TileWriter(frame.module, frame.f, tile, problem.epilogue, places, problem.num_rows)
 
     def write(self) -> None:
         f, scope, found = self.f, self.frame.scope, self.problem.product
@@ -206,18 +193,12 @@ class _Writer:
         lo, hi = self.frame.share(batches * per_batch)
         with f.loop(lo, hi) as unit:
             inner = scope.child()
-            batch = f.const("i64", 0)
             if found.batch:
                 batch = unit // per_batch
                 unit = unit - batch * per_batch
-                rest = batch
-                for axis in reversed(found.batch[1:]):
-                    extent = scope.expr(axis.extent)
-                    inner.bind(axis.sym.name, rest % extent)
-                    rest = rest // extent
-                inner.bind(found.batch[0].sym.name, rest)
+                bind_positions(inner, found.batch, batch)
             tile, panel = self._place(cut, block, unit)
-            self._tile(inner, cut, batch, tile, panel)
+            self._tile(inner, cut, tile, panel)
 
     def _place(self, cut: Heights, block: int, unit: Value) -> tuple[Value, Value]:
         """Tile and panel of a unit: blocks of tiles outermost, then panels, then the block's tiles."""
@@ -231,9 +212,10 @@ class _Writer:
         here = f.imin(count - first, block)
         return first + rest % here, rest // here
 
-    def _tile(self, scope, cut: Heights, batch: Value, tile: Value, panel: Value) -> None:  # type: ignore[no-untyped-def]
+    def _tile(self, scope: Scope, cut: Heights, tile: Value, panel: Value) -> None:
         f, found, depth = self.f, self.problem.product, self.problem.depth
         panel_bytes = depth * self.tile.row_bytes
+        batch = scope.expr(found.b.base // (depth * self.problem.num_columns))
         where = (batch * self.num_panels + panel) * panel_bytes
         b = Panel(f.ptr(self.places[found.b.operand].pointer, where), self.tile.row_bytes)
         start = f.ptr(self.places[found.a.operand].pointer, scope.expr(found.a.base) * F32_BYTES)
