@@ -104,7 +104,7 @@ class _Chooser:
             layout = required
             if required is not None and wish is not None:
                 layout = merge_halos(required, wish) or required
-            copy = _copy(value, layout, self.names)
+            copy = copy_region(value, layout, self.names)
             nodes.append(copy)
             self.copies[key] = copy.output
         return self.copies[key]
@@ -115,7 +115,7 @@ def _same_axes(a: Value, b: Value) -> bool:
     return a.rank == b.rank and a.rank >= 3 and a.shape[1] == b.shape[1]
 
 
-def _copy(value: Value, layout: Layout | None, names: set[str]) -> Node:
+def copy_region(value: Value, layout: Layout | None, names: set[str]) -> Node:
     """A region that copies a value into another layout."""
     inner_in = Value(fresh_name(value.name, names), value.type)
     inner_out = Value(fresh_name(value.name, names), value.type)

@@ -48,10 +48,13 @@ class Scope:
         """An expression as an i64 value: a scalar, or a vector if one of its symbols is a vector."""
         if expr.is_const:
             return self.f.const("i64", expr.value)
+        names = {s.name for s in expr.symbols()}
         scope: Scope | None = self
         while scope is not None:
             if expr in scope._memo:
                 return scope._memo[expr]
+            if not names.isdisjoint(scope._symbols):  # bound here: what outer scopes remember is about other values
+                break
             scope = scope._parent
         value = self._emit(expr)
         self._memo[expr] = value

@@ -50,8 +50,8 @@ class Generic:
         return [{}]
 
     def lower(self, region: Region, target: CpuTarget, params: Params) -> Lowering:
-        launches = tuple(self._launch(region, target, k) for k in range(len(region.outputs)))
-        return Lowering(launches)
+        full = [k for k, v in enumerate(region.outputs) if product(v.shape) != 0]
+        return Lowering(tuple(self._launch(region, target, k) for k in full))
 
     def _launch(self, region: Region, target: CpuTarget, output: int) -> KernelLaunch:
         dims = dim_symbols([*region.operands, region.outputs[output]])
