@@ -2,8 +2,8 @@
 
 Inputs: x[S, B, I], w[D, G*H, I], r[D, G*H, H], bias[D, 2*G*H], lengths i32[B], initial h[D, B, H]; lstm also
 has initial c[D, B, H] and peepholes[D, 3*H]. G is 1 for rnn, 3 (update, reset, hidden) for gru, 4 (in, out,
-forget, cell) for lstm. All but the first three may be None. Outputs: y[S, D, B, H], last h[D, B, H]; lstm also
-last c. Past its length a sequence gives zeros and keeps its state; reverse starts at the sequence's last step.
+forget, cell) for lstm. All but the first three may be None. Outputs: y[S, D, B, H], last h[D, B, H] and, of
+lstm, last c. Past its length a sequence gives zeros and keeps its state; reverse starts at its last step.
 """
 
 from __future__ import annotations
