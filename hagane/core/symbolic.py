@@ -18,6 +18,9 @@ from hagane.core.errors import InternalError, ModelError
 
 IntLike = Union[int, "Expr"]
 
+MAX_TERMS = 20_000
+"""Largest product of sums that is expanded: real dims have a few terms, a broken file may have any number."""
+
 
 @dataclass(frozen=True)
 class Sym:
@@ -61,11 +64,12 @@ Bound = tuple[int | None, int | None]
 class Expr:
     """An immutable integer expression, built by `sym`, `const`, operators + - * // % and `emin`, `emax`."""
 
-    __slots__ = ("_hash", "terms")
+    __slots__ = ("_hash", "_text", "terms")
 
     def __init__(self, terms: Iterable[tuple[Monomial, int]]) -> None:
         self.terms: tuple[tuple[Monomial, int], ...] = tuple(terms)
         self._hash = hash(self.terms)
+        self._text: str | None = None
 
     def __hash__(self) -> int:
         return self._hash
@@ -96,7 +100,7 @@ class Expr:
         return None
 
     def __add__(self, other: IntLike) -> Expr:
-        return _from_terms([*self.terms, *to_expr(other).terms])
+        return from_terms([*self.terms, *to_expr(other).terms])
 
     __radd__ = __add__
 
@@ -111,21 +115,25 @@ class Expr:
 
     def __mul__(self, other: IntLike) -> Expr:
         rhs = to_expr(other)
-        return _from_terms([(_sorted(m1 + m2), c1 * c2) for m1, c1 in self.terms for m2, c2 in rhs.terms])
+        if len(self.terms) * len(rhs.terms) > MAX_TERMS:
+            raise ModelError(f"a dim expression has more than {MAX_TERMS} terms")
+        return from_terms(
+            [(sorted_monomial(m1 + m2), c1 * c2) for m1, c1 in self.terms for m2, c2 in rhs.terms]
+        )
 
     __rmul__ = __mul__
 
     def __floordiv__(self, other: IntLike) -> Expr:
-        return _floordiv(self, to_expr(other))
+        return rules.floordiv(self, to_expr(other))
 
     def __rfloordiv__(self, other: IntLike) -> Expr:
-        return _floordiv(to_expr(other), self)
+        return rules.floordiv(to_expr(other), self)
 
     def __mod__(self, other: IntLike) -> Expr:
-        return _mod(self, to_expr(other))
+        return rules.mod(self, to_expr(other))
 
     def __rmod__(self, other: IntLike) -> Expr:
-        return _mod(to_expr(other), self)
+        return rules.mod(to_expr(other), self)
 
     def symbols(self) -> frozenset[Sym]:
         """All symbols in it, also inside calls."""
@@ -141,7 +149,7 @@ class Expr:
 
     def substitute(self, env: Mapping[str, IntLike]) -> Expr:
         """Replaces symbols by name; the result is simplified again."""
-        if not any(s.name in env for s in self.symbols()):
+        if not _mentions(self, env):
             return self
         total = const(0)
         for monomial, coefficient in self.terms:
@@ -186,6 +194,11 @@ class Expr:
         return result
 
     def __str__(self) -> str:
+        if self._text is None:
+            self._text = self._format()
+        return self._text
+
+    def _format(self) -> str:
         if not self.terms:
             return "0"
         parts: list[str] = []
@@ -224,12 +237,12 @@ def to_expr(value: IntLike) -> Expr:
 
 def emin(*values: IntLike) -> Expr:
     """Minimum of the values, simplified by ranges."""
-    return _extremum("min", [to_expr(v) for v in values])
+    return rules.extremum("min", [to_expr(v) for v in values])
 
 
 def emax(*values: IntLike) -> Expr:
     """Maximum of the values, simplified by ranges."""
-    return _extremum("max", [to_expr(v) for v in values])
+    return rules.extremum("max", [to_expr(v) for v in values])
 
 
 def ceildiv(a: IntLike, b: IntLike) -> Expr:
@@ -245,166 +258,38 @@ def product(values: Iterable[IntLike]) -> Expr:
     return result
 
 
-def provably_nonneg(value: Expr) -> bool:
-    """True if the ranges and symbolic bounds of the symbols show value >= 0; False means unknown."""
-    lo, _ = value.bounds()
-    if lo is not None and lo >= 0:
-        return True
-    weakened = _replace_bounded(value)
-    if weakened is None:
-        return False
-    lo, _ = weakened.bounds()
-    return (lo is not None and lo >= 0) or (weakened != value and provably_nonneg(weakened))
-
-
-def _replace_bounded(value: Expr) -> Expr | None:
-    """value with one symbol of a negative linear term replaced by its largest value (bound - 1), or None."""
-    for monomial, coefficient in value.terms:
-        if coefficient < 0:
-            for atom in monomial:
-                linear = sum(a == atom for m, _ in value.terms for a in m) == monomial.count(atom) == 1
-                if isinstance(atom, Sym) and atom.bound is not None and linear:
-                    return value.substitute({atom.name: atom.bound - 1})
-    return None
-
-
-def _from_terms(terms: list[tuple[Monomial, int]]) -> Expr:
+def from_terms(terms: Iterable[tuple[Monomial, int]]) -> Expr:
+    """The sum of the terms, like ones merged; monomials are sorted already."""
     merged: dict[Monomial, int] = {}
     for monomial, coefficient in terms:
         merged[monomial] = merged.get(monomial, 0) + coefficient
     merged = {m: c for m, c in merged.items() if c}
-    _join_div_mod(merged)
+    rules.join_div_mod(merged)
     return Expr(sorted(merged.items(), key=lambda t: [a.sort_key() for a in t[0]]))
 
 
-def _join_div_mod(terms: dict[Monomial, int]) -> None:
-    """Rewrites k*c*(a // c) + k*(a % c) to k*a in place, for constant c: reshapes there and back cancel."""
-    for monomial, coefficient in list(terms.items()):
-        for position, atom in enumerate(monomial):
-            if not (isinstance(atom, Call) and atom.op == "mod" and atom.args[1].is_const):
-                continue
-            rest = monomial[:position] + monomial[position + 1 :]
-            partner = _sorted((*rest, Call("floordiv", atom.args)))
-            scaled = coefficient * atom.args[1].value
-            if terms.get(partner) != scaled or terms.get(monomial) != coefficient:
-                continue
-            del terms[partner], terms[monomial]
-            for m, c in atom.args[0].terms:
-                key = _sorted(rest + m)
-                terms[key] = terms.get(key, 0) + c * coefficient
-                if not terms[key]:
-                    del terms[key]
-            break
-
-
-def _sorted(monomial: Monomial) -> Monomial:
+def sorted_monomial(monomial: Monomial) -> Monomial:
+    """The factors in the order that makes equal monomials equal."""
     if len(monomial) < 2:
         return monomial
     return tuple(sorted(monomial, key=lambda a: a.sort_key()))
 
 
-def _call(op: str, *args: Expr) -> Expr:
-    return Expr([((Call(op, args),), 1)])
-
-
-def _split_by(a: Expr, d: Expr) -> tuple[Expr, Expr]:
-    """a as d*quotient + rest, taking into the quotient every term that d divides as a polynomial term."""
-    if len(d.terms) != 1:
-        return (const(1), const(0)) if a == d else (const(0), a)
-    d_monomial, d_coefficient = d.terms[0]
-    quotient: list[tuple[Monomial, int]] = []
-    rest: list[tuple[Monomial, int]] = []
-    for monomial, coefficient in a.terms:
-        remaining = list(monomial)
-        divides = coefficient % d_coefficient == 0
-        for atom in d_monomial:
-            if atom in remaining:
-                remaining.remove(atom)
-            else:
-                divides = False
-        if divides:
-            quotient.append((tuple(remaining), coefficient // d_coefficient))
-        elif not d_monomial and not monomial:
-            # a constant: floor division keeps the rest in [0, d)
-            q, r = divmod(coefficient, d_coefficient)
-            quotient.append(((), q))
-            rest.append(((), r))
-        else:
-            rest.append((monomial, coefficient))
-    return _from_terms(quotient), _from_terms(rest)
-
-
-def _floordiv(a: Expr, d: Expr) -> Expr:
-    if d.is_const and d.value == 1:
-        return a
-    if a.is_const and d.is_const:
-        if d.value == 0:
-            raise ModelError(f"division by zero in the dim expression {a} // {d}")
-        return const(a.value // d.value)
-    quotient, rest = _split_by(a, d)
-    if rest == 0 or _within(rest, d):
-        return quotient
-    nested = _nested_floordiv(rest, d)
-    if nested is not None:
-        return quotient + nested
-    return quotient + _call("floordiv", rest, d)
-
-
-def _nested_floordiv(a: Expr, d: Expr) -> Expr | None:
-    """(x // c) // d = x // (c*d) for positive constants."""
-    if len(a.terms) == 1 and d.is_const:
-        monomial, coefficient = a.terms[0]
-        if coefficient == 1 and len(monomial) == 1:
-            atom = monomial[0]
-            if isinstance(atom, Call) and atom.op == "floordiv" and atom.args[1].is_const:
-                return atom.args[0] // (atom.args[1].value * d.value)
-    return None
-
-
-def _mod(a: Expr, d: Expr) -> Expr:
-    if a.is_const and d.is_const:
-        return const(a.value % d.value)
-    if d == 1:
-        return const(0)
-    _, rest = _split_by(a, d)
-    if rest == 0 or _within(rest, d):
-        return rest
-    if d.is_const and rest.divisor() % d.value == 0:
-        return const(0)
-    return _call("mod", rest, d)
-
-
-def _within(value: Expr, d: Expr) -> bool:
-    """True if 0 <= value < d is provable."""
-    lo, hi = value.bounds()
-    if lo is None or lo < 0:
-        return False
-    if d.is_const and hi is not None:
-        return hi < d.value
-    return provably_nonneg(d - 1 - value)
-
-
-def _extremum(op: str, values: list[Expr]) -> Expr:
-    kept: list[Expr] = []
-    for value in values:
-        if any(_no_better(op, value, other) for other in kept):
-            continue
-        kept = [other for other in kept if not _no_better(op, other, value)]
-        kept.append(value)
-    if len(kept) == 1:
-        return kept[0]
-    return _call(op, *sorted(kept, key=str))
-
-
-def _no_better(op: str, value: Expr, other: Expr) -> bool:
-    difference = value - other if op == "min" else other - value
-    return provably_nonneg(difference)
+def _mentions(value: Expr, names: Mapping[str, IntLike]) -> bool:
+    """Whether one of the names is in the expression or in a bound of its symbols."""
+    return any(
+        s.name in names or (s.bound is not None and _mentions(s.bound, names)) for s in value.symbols()
+    )
 
 
 def _substitute_atom(atom: Atom, env: Mapping[str, IntLike]) -> Expr:
     if isinstance(atom, Sym):
         found = env.get(atom.name)
-        return Expr([((atom,), 1)]) if found is None else to_expr(found)
+        if found is not None:
+            return to_expr(found)
+        if atom.bound is not None and _mentions(atom.bound, env):
+            atom = Sym(atom.name, atom.lo, atom.hi, atom.multiple, atom.bound.substitute(env))
+        return Expr([((atom,), 1)])
     args = [a.substitute(env) for a in atom.args]
     return rebuild_call(atom.op, args)
 
@@ -415,7 +300,7 @@ def rebuild_call(op: str, args: list[Expr]) -> Expr:
         return args[0] // args[1]
     if op == "mod":
         return args[0] % args[1]
-    return _extremum(op, args)
+    return rules.extremum(op, args)
 
 
 def _evaluate_atom(atom: Atom, env: Mapping[str, int]) -> int:
@@ -437,22 +322,20 @@ def _atom_bounds(atom: Atom) -> Bound:
             hi = None if limit is None else limit - 1
         return atom.lo, hi
     ranges = [a.bounds() for a in atom.args]
-    (alo, ahi), (dlo, dhi) = ranges[0], ranges[1]
-    if atom.op == "mod":
-        if dlo is None or dlo <= 0:
+    if atom.op in ("floordiv", "mod"):
+        (lo, hi), (dlo, dhi) = ranges
+        if dlo is None or dlo < 0:  # a divisor of zero has no value, so dlo == 0 is as good as 1
             return None, None
-        top = None if dhi is None else dhi - 1
-        if alo is not None and alo >= 0 and ahi is not None:
-            top = ahi if top is None else min(top, ahi)
-        return 0, top
-    if atom.op == "floordiv":
-        if dlo is None or dlo <= 0:
-            return None, None
-        if dhi != dlo:  # a symbolic divisor: only the sign of a non-negative numerator is known
-            return (
-                0 if alo is not None and alo >= 0 else None
-            ), ahi if ahi is not None and ahi >= 0 else None
-        return (None if alo is None else alo // dlo), (None if ahi is None else ahi // dlo)
+        if atom.op == "mod":
+            top = None if dhi is None else max(0, dhi - 1)
+            if lo is not None and lo >= 0 and hi is not None:
+                top = hi if top is None else min(top, hi)
+            return 0, top
+        # the quotient is nearest zero for the largest divisor
+        dlo = max(1, dlo)
+        low = None if lo is None else lo // dlo if lo < 0 else lo // dhi if dhi else 0
+        high = None if hi is None else hi // dlo if hi >= 0 else -1 if not dhi else hi // dhi
+        return low, high
     los, his = [r[0] for r in ranges], [r[1] for r in ranges]
     known_los, known_his = [v for v in los if v is not None], [v for v in his if v is not None]
     if atom.op == "min":
@@ -517,7 +400,7 @@ def _from_ast(node: ast.expr, symbols: Mapping[str, Expr]) -> Expr:
     if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
         return _OPERATORS[type(node.op)](_from_ast(node.left, symbols), _from_ast(node.right, symbols))
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("min", "max"):
-        return _extremum(node.func.id, [_from_ast(a, symbols) for a in node.args])
+        return rules.extremum(node.func.id, [_from_ast(a, symbols) for a in node.args])
     raise ValueError("unexpected syntax")
 
 
@@ -535,3 +418,31 @@ def _compiled(exprs: tuple[Expr, ...]) -> Callable[[Mapping[str, int]], list[int
 def evaluate_all(exprs: Iterable[Expr], env: Mapping[str, int]) -> list[int]:
     """Values of many expressions at once, through a compiled function that is kept for the next call."""
     return _compiled(tuple(exprs))(env)
+
+
+# Last, since the rules need Expr as its operators need the rules.
+from hagane.core import symbolic_rules as rules  # noqa: E402
+from hagane.core.symbolic_rules import provably_nonneg  # noqa: E402
+
+__all__ = [
+    "Atom",
+    "Bound",
+    "Call",
+    "Expr",
+    "IntLike",
+    "Monomial",
+    "Sym",
+    "ceildiv",
+    "const",
+    "emax",
+    "emin",
+    "evaluate_all",
+    "from_terms",
+    "parse_expr",
+    "product",
+    "provably_nonneg",
+    "rebuild_call",
+    "sorted_monomial",
+    "sym",
+    "to_expr",
+]

@@ -62,6 +62,8 @@ def _match(
 def reshape_index(source: Shape, target: Shape, index: Index) -> Index:
     """The index into `source` of the element at `index` of its reshape to `target`."""
     result = [const(0)] * len(source)
+    if any(dim == 0 for dim in (*source, *target)):
+        return tuple(result)  # there is no element to read
     for source_axes, target_axes in reshape_groups(source, target):
         flat = linear_offset(tuple(target[i] for i in target_axes), tuple(index[i] for i in target_axes))
         stride = const(1)
@@ -87,6 +89,7 @@ def _reshape_samples() -> Iterable[Sample]:
     yield Sample((x[:1, :1, :1, :1],), {"shape": ()})
     yield Sample((x[0, 0, 0, 0].reshape(()),), {"shape": (1, 1)})
     yield Sample((x[:0],), {"shape": (12, 0, 7)})
+    yield Sample((x[:1, :0, 0],), {"shape": (0, 2)})
     yield Sample(((x[0] > 7),), {"shape": (10, 48)})
 
 
@@ -197,7 +200,9 @@ def _infer_tile(node: Node) -> list[Type]:
 
 def _define_tile(node: Node, read: Read, index: Index, output: int) -> Scalar:
     shape, repeats = node.input(0).shape, node.attrs["repeats"]
-    return read(0, tuple(i if r == 1 else i % d for i, d, r in zip(index, shape, repeats, strict=True)))
+    return read(
+        0, tuple(i if r == 1 or d == 0 else i % d for i, d, r in zip(index, shape, repeats, strict=True))
+    )
 
 
 def _tile_elements(node: Node) -> tuple[Expr, ...] | None:
@@ -213,6 +218,7 @@ def _tile_samples() -> Iterable[Sample]:
     yield Sample((x,), {"repeats": (2, 3, 1)}, dynamic=((0, 0), (0, 2)))
     yield Sample((x,), {"repeats": (1, 1, 5)}, dynamic=((0, 2),))
     yield Sample((x.astype(np.int32),), {"repeats": (1, 0, 2)})
+    yield Sample((x[:0],), {"repeats": (2, 1, 1)})
     yield Sample((x[:, 0, 0] > 0,), {"repeats": (4,)})
 
 

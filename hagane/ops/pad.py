@@ -80,7 +80,7 @@ def _define(node: Node, read: Read, index: Index, output: int) -> Scalar:
                 inside.append(below(i, dim + before))
             position.append(i - before)
             continue
-        if before == 0 and after == 0:
+        if (before == 0 and after == 0) or dim == 0:
             position.append(i)
             continue
         skipped = emax(0, -before)

@@ -77,6 +77,8 @@ def _last_hit(
     update: Callable[[Index], Scalar],
 ) -> Scalar:
     """The update of the last loop position at which `hit` holds, or data if there is none."""
+    if any(extent == 0 for extent in extents):
+        return data
     number = IndexValue(DType.I64, linear_offset(extents, nest.positions))
     last = nest.reduce("max", Guard(DType.I64, hit, number, lit(DType.I64, -1)))
     found = Fn(DType.BOOL, "ge", (last, lit(DType.I64, 0)))
