@@ -13,7 +13,8 @@ from hagane.ir.graph import Array
 _A = AttributeProto
 _KINDS = {
     _A.INT: "an integer", _A.FLOAT: "a number", _A.STRING: "a string", _A.TENSOR: "a tensor",
-    _A.GRAPH: "a graph", _A.INTS: "integers", _A.FLOATS: "numbers", _A.STRINGS: "strings", _A.SPARSE_TENSOR: "a sparse tensor",
+    _A.GRAPH: "a graph", _A.INTS: "integers", _A.FLOATS: "numbers", _A.STRINGS: "strings",
+    _A.SPARSE_TENSOR: "a sparse tensor",
 }  # fmt: skip
 
 

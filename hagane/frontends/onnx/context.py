@@ -1,4 +1,4 @@
-"""What a converter works with: a node's inputs as values, its attributes, and the emitter to write IR with."""
+"""What a converter works with: a node's inputs as values, its attributes, and the emitter to write with."""
 
 from __future__ import annotations
 

@@ -179,6 +179,13 @@ class Emitter(Builder):
         self._bound[x] = symbols
         return symbols
 
+    def require_equal(self, pairs: Sequence[tuple[IntLike, IntLike]], message: str) -> None:
+        """Makes the graph raise at run time unless each pair is equal. Raises: ShapeError if one can't be."""
+        open_pairs = [(to_expr(a), to_expr(b)) for a, b in pairs if to_expr(a) != to_expr(b)]
+        if open_pairs:
+            left, right = zip(*open_pairs, strict=True)
+            self.ops("require_dims", left=tuple(left), right=tuple(right), message=message)
+
     def op_without_result(self, op: str, *inputs: Value, **attrs: Any) -> None:
         """Appends a node that has no outputs."""
         self.ops(op, *inputs, **attrs)

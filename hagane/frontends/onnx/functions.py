@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import onnx
-from onnx import FunctionProto, ModelProto, NodeProto, TypeProto
+from onnx import AttributeProto, FunctionProto, ModelProto, NodeProto, TypeProto
 
 from hagane.core.errors import ModelError
 from hagane.frontends.onnx.scope import Entry
@@ -27,14 +27,23 @@ def model_functions(model: ModelProto) -> dict[FunctionKey, FunctionProto]:
     return found
 
 
-def schema_function(node: NodeProto, opset: int, entries: Sequence[Entry | None]) -> FunctionProto | None:
-    """The function that ONNX defines an op by, for ops that have no converter; None if there is none."""
+def schema_function(
+    node: NodeProto, attributes: Sequence[AttributeProto], opset: int, entries: Sequence[Entry | None]
+) -> FunctionProto | None:
+    """The function that ONNX defines an op by, for ops that have no converter; None if there is none.
+
+    attributes: those of the node, references to a function's attributes resolved.
+    """
     domain = "" if node.domain == "ai.onnx" else node.domain
     try:
         schema: Any = onnx.defs.get_schema(node.op_type, opset, domain)
     except onnx.defs.SchemaError:
         return None
     body: FunctionProto | None = None
+    resolved = NodeProto()
+    resolved.CopyFrom(node)
+    del resolved.attribute[:]
+    resolved.attribute.extend(attributes)
     if schema.has_function:
         usable = [v for v in schema.function_opset_versions if v <= opset]
         version = max(usable, default=min(schema.function_opset_versions, default=opset))
@@ -44,7 +53,7 @@ def schema_function(node: NodeProto, opset: int, entries: Sequence[Entry | None]
         usable = [v for v in schema.context_dependent_function_opset_versions if v <= opset]
         version = max(usable, default=min(schema.context_dependent_function_opset_versions, default=opset))
         data = schema.get_context_dependent_function_with_opset_version(
-            version, node.SerializeToString(), types
+            version, resolved.SerializeToString(), types
         )
         body = FunctionProto.FromString(data)
     if body is None:

@@ -6,6 +6,7 @@ Shapes and types that the file states for anything but inputs are not trusted: t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
@@ -15,6 +16,7 @@ from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProt
 import hagane.frontends.onnx.ops
 import hagane.ops  # noqa: F401  (registers the ops)
 from hagane.core.errors import HaganeError, InternalError, ModelError
+from hagane.core.symbolic import Expr, Sym, sym
 from hagane.frontends.onnx.attributes import Attributes
 from hagane.frontends.onnx.context import NodeContext
 from hagane.frontends.onnx.emit import Emitter
@@ -36,12 +38,28 @@ def load_onnx(source: str | Path | bytes | ModelProto, *, shapes: Shapes | None 
     shapes: dims of inputs by name that override the file's, wrong static ones too: sizes, names, or Dims.
     Raises: ModelError if the model can't be used, ShapeError where its shapes contradict each other.
     """
-    return Importer(read_model(source), shapes).run()
+    model = read_model(source)
+    importer = Importer(model, shapes)
+    graph = importer.run()
+    if importer.has_open_squeeze and not has_declared_ranks(model, graph):
+        with suppress(ModelError):
+            other = Importer(model, shapes, drops_dynamic_ones=True).run()
+            return other if has_declared_ranks(model, other) else graph
+    return graph
+
+
+def has_declared_ranks(model: Model, graph: Graph) -> bool:
+    """True if the outputs have the ranks that the file states: a hint for what only a run could tell."""
+    for proto, value in zip(model.proto.graph.output, graph.outputs, strict=True):
+        tensor = proto.type.tensor_type
+        if tensor.HasField("shape") and len(tensor.shape.dim) != value.rank:
+            return False
+    return True
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where nodes are imported to: visible names, versions of op sets, the function call around them if any."""
+    """Where nodes are imported to: visible names, versions of op sets, the function call around them."""
 
     scope: Scope
     opsets: Mapping[str, int]
@@ -54,14 +72,19 @@ class Place:
 
 
 class Importer:
-    """One run over one model."""
+    """One run over one model.
 
-    def __init__(self, model: Model, shapes: Shapes | None) -> None:
+    drops_dynamic_ones: what a Squeeze without axes does with a dynamic dim, which may be 1 or not.
+    """
+
+    def __init__(self, model: Model, shapes: Shapes | None, drops_dynamic_ones: bool = False) -> None:
         self.model = model
         self.file = model.file
         self.reader = TensorReader(model.base_dir)
         self.dims = InputDims(shapes, model.file)
         self.functions = model_functions(model.proto)
+        self.drops_dynamic_ones = drops_dynamic_ones
+        self.has_open_squeeze = False  # set by the converter of Squeeze
 
     def run(self) -> Graph:
         """The whole model as a graph."""
@@ -74,7 +97,7 @@ class Importer:
         self._add_inputs(proto.graph, place.scope, emit)
         self.import_nodes(proto.graph.node, place, emit, self._graph_names(proto.graph))
         self._add_outputs(proto.graph, place.scope, emit)
-        graph.symbols = dict(self.dims.symbols)
+        graph.symbols = self.dims.symbols | _symbols_of(graph)
         graph.metadata = {entry.key: entry.value for entry in proto.metadata_props}
         return graph
 
@@ -198,7 +221,8 @@ class Importer:
             raise ModelError(f"the model uses ops of the domain {domain!r} without importing it")
         convert = find_converter(domain, node.op_type, place.opset(domain))
         if convert is None:
-            expanded = schema_function(node, place.opset(domain), entries)
+            given = Attributes(node, place.attributes, self.reader).given()
+            expanded = schema_function(node, list(given.values()), place.opset(domain), entries)
             if expanded is None:
                 raise self._unsupported(node, domain)
             return self._expand(expanded, node, name, entries, place, emit)
@@ -242,7 +266,7 @@ class Importer:
         if unknown:
             raise ModelError(f"the function {function.name} has no attribute {', '.join(unknown)}")
         opsets = {("" if o.domain == "ai.onnx" else o.domain): o.version for o in function.opset_import}
-        inner = Place(scope, opsets or place.opsets, f"{name}/", defaults | given, place.depth + 1)
+        inner = Place(scope, {**place.opsets, **opsets}, f"{name}/", defaults | given, place.depth + 1)
         self.import_nodes(list(function.node), inner, emit, set(function.input))
         return [scope.find(output) for output in function.output]
 
@@ -272,7 +296,7 @@ class Importer:
     def import_subgraph(
         self, proto: GraphProto, place: Place, emit: Emitter, arguments: Sequence[Entry], name: str
     ) -> list[Entry]:
-        """Imports a sub-graph's nodes into the emitter's graph, inputs bound to arguments. Gives its outputs."""
+        """Imports a sub-graph's nodes into the emitter's graph, inputs bound to arguments; its outputs."""
         if len(arguments) != len(proto.input):
             raise ModelError(
                 f"the sub-graph {name} takes {len(proto.input)} inputs, it is given {len(arguments)}"
@@ -286,3 +310,10 @@ class Importer:
             scope.entries[formal.name] = actual
         self.import_nodes(list(proto.node), inner, emit, self._graph_names(proto))
         return [self._operand(o.name, scope) for o in proto.output]
+
+
+def _symbols_of(graph: Graph) -> dict[str, Expr]:
+    """All symbols in the shapes of a graph and its sub-graphs."""
+    values = [*graph.inputs, *(v for node in graph.walk() for v in node.outputs)]
+    found = {s for v in values for dim in v.shape for s in dim.symbols()}
+    return {s.name: sym(s.name, s.lo, s.hi, s.multiple, s.bound) for s in sorted(found, key=Sym.sort_key)}

@@ -39,6 +39,14 @@ class InputDims:
         self.symbols[name] = symbol
         return symbol
 
+    def snapshot(self) -> dict[str, Expr]:
+        """The symbols so far, for `restore`."""
+        return dict(self.symbols)
+
+    def restore(self, symbols: dict[str, Expr]) -> None:
+        """Forgets symbols that were made since a snapshot."""
+        self.symbols = dict(symbols)
+
     def types(self, inputs: Iterable[ValueInfoProto]) -> dict[str, Type]:
         """The type of each input, in order. Raises: ModelError, ShapeError."""
         protos = list(inputs)

@@ -10,7 +10,7 @@ _LOOP_NAME = re.compile(r"[ko]\d+$")  # what the compiler calls its loops
 
 def identifier(text: str) -> str:
     """The text with everything that an identifier can't hold replaced by "_"."""
-    name = re.sub(r"\W", "_", text, flags=re.ASCII)
+    name = re.sub(r"\W+", "_", text, flags=re.ASCII).strip("_")
     if not name or name[0].isdigit():
         name = f"d_{name}"
     reserved = keyword.iskeyword(name) or name in ("min", "max") or _LOOP_NAME.match(name)
@@ -29,6 +29,10 @@ class SymbolNames:
         if text not in self._by_text:
             self._by_text[text] = self.fresh(text)
         return self._by_text[text]
+
+    def base(self, hint: str) -> str:
+        """What a fresh name begins with."""
+        return identifier(hint)
 
     def fresh(self, hint: str) -> str:
         """An identifier that nothing else has."""

@@ -14,7 +14,8 @@ from hagane.ir.graph import Value
 UNARY = {
     "Neg": "neg", "Abs": "abs", "Sign": "sign", "Reciprocal": "reciprocal", "Sqrt": "sqrt", "Exp": "exp",
     "Log": "log", "Floor": "floor", "Ceil": "ceil", "Round": "round", "Sin": "sin", "Cos": "cos",
-    "Tan": "tan", "Asin": "asin", "Acos": "acos", "Atan": "atan", "Sinh": "sinh", "Cosh": "cosh", "Tanh": "tanh",
+    "Tan": "tan", "Asin": "asin", "Acos": "acos", "Atan": "atan", "Sinh": "sinh", "Cosh": "cosh",
+    "Tanh": "tanh",
     "Asinh": "asinh", "Acosh": "acosh", "Atanh": "atanh", "Erf": "erf", "IsNaN": "isnan", "Not": "not",
     "BitwiseNot": "bit_not",
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""Reading and writing at positions that are data: Gather, Scatter and relatives, OneHot, Compress, NonZero."""
+"""Reading and writing at positions that are data: Gather, Scatter and others, OneHot, Compress, NonZero."""
 
 from __future__ import annotations
 

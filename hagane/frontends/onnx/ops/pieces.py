@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hagane.core.errors import ModelError, ShapeError
-from hagane.core.symbolic import Expr, IntLike, ceildiv, const, emax, emin, provably_nonneg
+from hagane.core.symbolic import Expr, IntLike, ceildiv, const, emax, emin
+from hagane.core.symbolic_rules import provably_nonneg
 from hagane.frontends.onnx.context import NodeContext
 from hagane.frontends.onnx.ops.padding import as_int
 from hagane.frontends.onnx.registry import converter
@@ -125,8 +126,15 @@ def slice_range(extent: Expr, start: Expr, end: Expr, step: int) -> tuple[Expr, 
     return first, emax(ceildiv(first - last, -step), 0)
 
 
+NO_LIMIT = 2**31 - 1  # exporters write this or a larger number for "to the end"
+
+
 def _from_front(position: Expr, extent: Expr) -> Expr:
     """A position that counts from the back if it is negative, from the front; still unclamped."""
+    if position.is_const and position.value >= NO_LIMIT:
+        return extent
+    if position.is_const and position.value < -NO_LIMIT:
+        return const(-1)
     if position.is_const:
         return position if position.value >= 0 else position + extent
     if provably_nonneg(position):

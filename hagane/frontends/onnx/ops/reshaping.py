@@ -1,4 +1,4 @@
-"""Ops about shapes: Shape, Size, Reshape, Flatten, Squeeze, Unsqueeze, Expand, Transpose; Identity, Constant."""
+"""Ops about shapes: Shape, Size, Reshape, Flatten, Squeeze, Unsqueeze, Expand, Transpose; and constants."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import numpy as np
 
 from hagane.core.dtypes import DType
 from hagane.core.errors import ModelError, ShapeError
-from hagane.core.symbolic import Expr, const, product, provably_nonneg
+from hagane.core.symbolic import Expr, const, product
+from hagane.core.symbolic_rules import provably_nonneg
 from hagane.frontends.onnx.context import NodeContext
 from hagane.frontends.onnx.registry import converter
 from hagane.frontends.onnx.scope import Entry
@@ -135,21 +136,21 @@ def axes_argument(ctx: NodeContext, position: int, since: int) -> tuple[int, ...
 
 @converter("Squeeze")
 def squeeze(ctx: NodeContext) -> Value:
-    """Without axes all dims of 1 go; then no dim may be unknown."""
+    """Without axes all dims of 1 go. Dynamic dims stay, unless declared ranks of outputs contradict."""
     x = ctx.input(0)
     given = axes_argument(ctx, 1, 13)
     if given is None:
-        unclear = [d for d in x.shape if not d.is_const and not provably_nonneg(d - 2)]
+        axes = tuple(k for k, d in enumerate(x.shape) if d == 1)
+        unclear = tuple(k for k, d in enumerate(x.shape) if not d.is_const and not provably_nonneg(d - 2))
         if unclear:
-            raise ModelError(
-                f"Squeeze without axes of {x.type}: dim {unclear[0]} may be 1 or not",
-                next_step="give that dim a fixed size or a range above 1 with shapes=",
-            )
-        return ctx.emit.squeeze(x, [k for k, d in enumerate(x.shape) if d == 1])
-    axes = ctx.axes(given, x.rank)
+            ctx.importer.has_open_squeeze = True
+            axes = tuple(sorted(axes + unclear)) if ctx.importer.drops_dynamic_ones else axes
+    else:
+        axes = ctx.axes(given, x.rank)
     for axis in axes:
         if x.shape[axis].is_const and x.shape[axis] != 1:
             raise ShapeError(f"Squeeze removes axis {axis} of {x.type}, which isn't 1")
+    ctx.emit.require_equal([(x.shape[a], 1) for a in axes], f"{ctx.name} removes a dim that must be 1")
     return ctx.emit.squeeze(x, axes)
 
 
