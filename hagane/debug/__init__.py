@@ -1,1 +1,1 @@
-"""Compare, bisect, reduce, inspect and report."""
+"""Tools that look into a build: comparison, timing against peers, inspection."""

@@ -1,0 +1,75 @@
+"""One side of a speed comparison, in a process of its own: reads commands, prints times.
+
+Started by `debug.duel`. Commands on standard input, one JSON object a line: {"runs": 20, "idle_ms": 0}. Answers: a JSON
+list of microseconds for each run.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+
+def _hagane(path: str, threads: int) -> Callable[[dict[str, Any]], Any]:
+    import hagane
+
+    session = hagane.load(path, threads=threads)
+    return session.run
+
+
+def _onnxruntime(path: str, threads: int) -> Callable[[dict[str, Any]], Any]:
+    import onnxruntime as ort
+
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
+    options.log_severity_level = 3
+    session = ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    return lambda feed: session.run(None, feed)
+
+
+def _openvino(path: str, threads: int) -> Callable[[dict[str, Any]], Any]:
+    import openvino
+
+    core = openvino.Core()
+    settings = {"INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "f32"}
+    request = core.compile_model(path, "CPU", settings).create_infer_request()
+
+    def run(feed: dict[str, Any]) -> Any:
+        request.infer(feed, share_inputs=True)
+        return [request.get_output_tensor(k).data for k in range(len(request.model_outputs))]
+
+    return run
+
+
+_KINDS = {"hagane": _hagane, "onnxruntime": _onnxruntime, "openvino": _openvino}
+
+
+def main() -> None:
+    kind, path, threads, feed_path = sys.argv[1:5]
+    with np.load(feed_path) as archive:
+        feed = {name: archive[name] for name in archive.files}
+    run = _KINDS[kind](path, int(threads))
+    for _ in range(3):
+        run(feed)
+    print(json.dumps("ready"), flush=True)
+    for line in sys.stdin:
+        command = json.loads(line)
+        times = []
+        for _ in range(command["runs"]):
+            if command.get("idle_ms"):
+                time.sleep(command["idle_ms"] / 1e3)
+            start = time.perf_counter()
+            run(feed)
+            times.append((time.perf_counter() - start) * 1e6)
+        print(json.dumps(times), flush=True)
+
+
+if __name__ == "__main__":
+    main()
