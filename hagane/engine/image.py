@@ -69,3 +69,4 @@ class EngineImage:
     pack: str = "embed"
     packed: Mapping[tuple[str, str], np.ndarray[Any, Any]] = field(default_factory=dict)
     release_weight: Callable[[str], None] | None = None
+    verified: bool = False

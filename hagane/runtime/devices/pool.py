@@ -70,7 +70,10 @@ def _pauses_per_us(run: _Run) -> float:
 
 
 class Pool:
-    """Threads 1, 2, ... beside the caller, who is thread 0. Holders of `lock` may call run(address, job)."""
+    """Threads 1, 2, ... beside the caller, who is thread 0. Holders of `lock` may call run(address, job).
+
+    size: threads that a job can have, the caller's included.
+    """
 
     def __init__(self, blob: Blob, affinity: tuple[int, ...] | None) -> None:
         self.lock = threading.Lock()
@@ -83,13 +86,9 @@ class Pool:
 
     def _forget(self) -> None:
         self._threads: list[threading.Thread] = []
+        self.size = 1
         self._memory = pool_memory()
         self.address = self._memory.ctypes.data
-
-    @property
-    def size(self) -> int:
-        """Threads that a job can have, the caller's included."""
-        return len(self._threads) + 1
 
     def grow(self, threads: int) -> None:
         """Starts workers until a job can have that many threads.
@@ -110,6 +109,7 @@ class Pool:
                         next_step="load the engine with fewer threads=",
                     ) from error
                 self._threads.append(thread)
+                self.size += 1
 
     def _set_spins(self, threads: int) -> None:
         """Spinning pays only if all threads can run at once."""
