@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from typing import Union
 
 from hagane.core.errors import InternalError, ModelError
@@ -35,6 +35,9 @@ class Sym:
     multiple: int = field(default=1, compare=False)
     bound: Expr | None = field(default=None, compare=False)
 
+    def __hash__(self) -> int:
+        return hash(self.name)
+
     def sort_key(self) -> tuple[int, str]:
         return (0, self.name)
 
@@ -48,6 +51,13 @@ class Call:
 
     def sort_key(self) -> tuple[int, str]:
         return (1, str(self))
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.op, self.args))
+
+    def __hash__(self) -> int:
+        return self._hash
 
     def __str__(self) -> str:
         if self.op in ("min", "max"):
@@ -64,19 +74,20 @@ Bound = tuple[int | None, int | None]
 class Expr:
     """An immutable integer expression, built by `sym`, `const`, operators + - * // % and `emin`, `emax`."""
 
-    __slots__ = ("_hash", "_text", "terms")
+    __slots__ = ("_bounds", "_hash", "_text", "terms")
 
     def __init__(self, terms: Iterable[tuple[Monomial, int]]) -> None:
         self.terms: tuple[tuple[Monomial, int], ...] = tuple(terms)
         self._hash = hash(self.terms)
         self._text: str | None = None
+        self._bounds: Bound | None = None
 
     def __hash__(self) -> int:
         return self._hash
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, int):
-            return self.is_const and self.value == other
+            return self.terms == ((((), other),) if other else ())
         return isinstance(other, Expr) and self.terms == other.terms
 
     @property
@@ -100,7 +111,10 @@ class Expr:
         return None
 
     def __add__(self, other: IntLike) -> Expr:
-        return from_terms([*self.terms, *to_expr(other).terms])
+        rhs = to_expr(other)
+        if not rhs.terms or not self.terms:
+            return rhs if rhs.terms else self
+        return from_terms([*self.terms, *rhs.terms])
 
     __radd__ = __add__
 
@@ -170,6 +184,11 @@ class Expr:
 
     def bounds(self) -> Bound:
         """Smallest and largest value by interval arithmetic; None where unbounded."""
+        if self._bounds is None:
+            self._bounds = self._interval()
+        return self._bounds
+
+    def _interval(self) -> Bound:
         lo: int | None = 0
         hi: int | None = 0
         for monomial, coefficient in self.terms:
@@ -262,10 +281,20 @@ def from_terms(terms: Iterable[tuple[Monomial, int]]) -> Expr:
     """The sum of the terms, like ones merged; monomials are sorted already."""
     merged: dict[Monomial, int] = {}
     for monomial, coefficient in terms:
-        merged[monomial] = merged.get(monomial, 0) + coefficient
-    merged = {m: c for m, c in merged.items() if c}
-    rules.join_div_mod(merged)
-    return Expr(sorted(merged.items(), key=lambda t: [a.sort_key() for a in t[0]]))
+        total = merged.get(monomial, 0) + coefficient
+        if total:
+            merged[monomial] = total
+        else:
+            merged.pop(monomial, None)
+    if any(type(atom) is Call for monomial in merged for atom in monomial):
+        rules.join_div_mod(merged)
+    if len(merged) < 2:
+        return Expr(merged.items())
+    return Expr(sorted(merged.items(), key=_term_key))
+
+
+def _term_key(term: tuple[Monomial, int]) -> list[tuple[int, str]]:
+    return [atom.sort_key() for atom in term[0]]
 
 
 def sorted_monomial(monomial: Monomial) -> Monomial:

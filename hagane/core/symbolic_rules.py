@@ -311,7 +311,7 @@ def _factored(value: Expr, atom: Atom) -> tuple[Expr, Expr]:
             cofactor.append((monomial[:position] + monomial[position + 1 :], coefficient))
         else:
             rest.append((monomial, coefficient))
-    return from_terms(cofactor), from_terms(rest)
+    return from_terms(cofactor), Expr(rest)
 
 
 def _upper_bounds(atom: Atom) -> list[Expr]:

@@ -193,7 +193,7 @@ def test_operators_agree_with_algebra(a: Tree, b: Tree, env: dict[str, int]) -> 
     assert x + y == y + x
     assert x * y == y * x
     assert x - x == 0
-    assert (x + y) - y == x
+    assert ((x + y) - y).evaluate(env) == x.evaluate(env)  # equal, though a joined // may not split again
     assert hash(x + y) == hash(y + x)
 
 
