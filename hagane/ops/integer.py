@@ -94,27 +94,32 @@ def _matmul(
     return _wrapped(np.asarray(np.matmul(_exact(x, x_zero), _exact(w, w_zero))))
 
 
-# ---- conv_integer(x, w, x zero point [], w zero point [] or [M]); padding counts as x's zero point
+# ---- conv_integer(x, w, x zero point, w zero point): zero points have one element, that of w may be [M]
 
 
 def _infer_conv(node: Node) -> list[Type]:
     _require_bytes(node)
+    filters = node.input(1).shape[0]
     for position in (2, 3):
         zero = node.optional(position)
-        if zero is not None and zero.rank > position - 2:
+        lengths = (const(1), filters)[: position - 1]
+        if zero is not None and not (zero.rank == 0 or (zero.rank == 1 and zero.shape[0] in lengths)):
             raise ShapeError(f"conv_integer can't use the zero point {zero}")
     return [Type(DType.I32, conv_output_shape(node))]
 
 
 def _define_conv(node: Node, read: Read, index: Index, output: int) -> Scalar:
-    w_zero = node.optional(3)
-    per_filter = w_zero is not None and w_zero.rank == 1
+    def zero_index(position: int, at: Index) -> Index:
+        zero = node.optional(position)
+        if zero is None or zero.rank == 0:
+            return ()
+        return (const(0),) if zero.shape[0] == 1 else at[:1]
 
     def read_x(position: int, at: Index) -> Scalar:
-        return _centred(node, read, 0, at, ())
+        return _centred(node, read, 0, at, zero_index(2, at))
 
     def read_w(position: int, at: Index) -> Scalar:
-        return _centred(node, read, 1, at, at[:1] if per_filter else ())
+        return _centred(node, read, 1, at, zero_index(3, at))
 
     return define_sum(node, read_x, read_w, index)
 
@@ -164,7 +169,7 @@ def _conv_samples() -> Iterable[Sample]:
         (x, w[:, :2], _one(7, np.uint8), _one(-5, np.int8)), conv_attrs(2, group=2, dilations=(2, 2))
     )
     yield Sample((x, w, _one(7, np.uint8), _bytes(2, 6, signed=True)), conv_attrs(2, **same), dynamic=free)
-    yield Sample((x[:, :, :, 0], _bytes(1, 5, 4, 2), _one(7, np.uint8), _one(8, np.uint8)), conv_attrs(1))
+    yield Sample((x[:, :, :, 0], _bytes(1, 5, 4, 2), _bytes(2, 1), _bytes(3, 1)), conv_attrs(1))
 
 
 _KIND = "contraction"

@@ -16,18 +16,15 @@ from hagane.core.errors import ShapeError
 from hagane.core.symbolic import const
 from hagane.ir.graph import Array, Node, Type, Value
 from hagane.ir.registry import Attrs, OpDef, Sample, register
-from hagane.ir.scalar import Guard, Index, Read, Scalar, cast, fn, lit
-from hagane.ops.loops import loops
+from hagane.ir.scalar import Index, Read, Scalar, cast, fn, lit
+from hagane.ops.primitives import cast_array
 from hagane.ops.shapes import broadcast_index, broadcast_shapes, normal_axis
 
 F32 = DType.F32
 
 
-def value_range(dtype: DType) -> tuple[float, float]:
-    """The least and the greatest number of a quantised type."""
-    if dtype.is_float:
-        greatest = float(ml_dtypes.finfo(dtype.np).max)  # type: ignore[no-untyped-call]
-        return -greatest, greatest
+def value_range(dtype: DType) -> tuple[int, int]:
+    """The least and the greatest number of a quantised integer type."""
     if dtype.is_signed:
         return -(2 ** (dtype.bits - 1)), 2 ** (dtype.bits - 1) - 1
     return 0, 2**dtype.bits - 1
@@ -86,41 +83,30 @@ def _infer_quantize(node: Node) -> list[Type]:
     return [Type(node.attrs["to"], node.input(0).shape)]
 
 
-def _rounded(quotient: Scalar, zero_point: Scalar | None, to: DType, saturate: bool = True) -> Scalar:
-    """A quotient in f32 as a number of the quantised type."""
-    if not to.is_float:
-        quotient = fn("round", quotient)
-    if zero_point is not None:
-        quotient = fn("add", quotient, cast(zero_point, F32))
-    if saturate or not to.is_float:
-        least, greatest = value_range(to)
-        quotient = fn("min", fn("max", quotient, lit(F32, least)), lit(F32, greatest))
-    return cast(quotient, to)
-
-
 def _define_quantize(node: Node, read: Read, index: Index, output: int) -> Scalar:
+    to = node.attrs["to"]
     scale = cast(read(1, _parameter_index(node, 1, index)), F32)
-    zero_point = None if node.optional(2) is None else read(2, _parameter_index(node, 2, index))
-    quotient = fn("div", cast(read(0, index), F32), scale)
-    return _rounded(quotient, zero_point, node.attrs["to"], node.attrs.get("saturate", True))
-
-
-def _round_array(quotient: Array, zero_point: Array | None, to: DType, saturate: bool = True) -> Array:
+    result: Scalar = fn("div", cast(read(0, index), F32), scale)
     if not to.is_float:
-        quotient = np.rint(quotient)
-    if zero_point is not None:
-        quotient = quotient + zero_point.astype(np.float32)
-    if saturate or not to.is_float:
-        quotient = np.clip(quotient, *value_range(to))
-    if to.is_float:
-        return quotient.astype(np.float32).astype(to.np).astype(np.float64)
-    return quotient.astype(np.int32).astype(to.np)
+        result = fn("round", result)
+    if node.optional(2) is not None:
+        result = fn("add", result, cast(read(2, _parameter_index(node, 2, index)), F32))
+    if not to.is_float:  # a cast to float8 or float4 saturates by itself
+        least, greatest = value_range(to)
+        result = fn("min", fn("max", result, lit(F32, least)), lit(F32, greatest))
+    return cast(result, to)
 
 
 def _quantize(attrs: Attrs, x: Array, scale: Array, zero_point: Array | None = None) -> Array:
-    quotient = x.astype(np.float32) / _spread(attrs, x, scale).astype(np.float32)
-    shifted = None if zero_point is None else _spread(attrs, x, zero_point)
-    return _round_array(quotient, shifted, attrs["to"], attrs.get("saturate", True))
+    to: DType = attrs["to"]
+    result = x.astype(np.float32) / _spread(attrs, x, scale).astype(np.float32)
+    if not to.is_float:
+        result = np.rint(result)
+    if zero_point is not None:
+        result = result + _spread(attrs, x, zero_point).astype(np.float32)
+    if to.is_float:
+        return cast_array(result, to).astype(np.float64)
+    return np.clip(result, *value_range(to)).astype(np.int32).astype(to.np)
 
 
 # ---- dequantize
@@ -151,41 +137,6 @@ def _dequantize(attrs: Attrs, x: Array, scale: Array, zero_point: Array | None =
     return np.asarray(value * _spread(attrs, x, scale))
 
 
-# ---- dynamic_quantize: u8 over the range of x widened to hold 0 -> y, scale f32[], zero point u8[]
-
-
-def _infer_dynamic(node: Node) -> list[Type]:
-    x = node.input(0)
-    if not x.dtype.is_float:
-        raise ShapeError(f"dynamic_quantize takes floats, not {x}")
-    return [Type(DType.U8, x.shape), Type(F32, ()), Type(DType.U8, ())]
-
-
-def _define_dynamic(node: Node, read: Read, index: Index, output: int) -> Scalar:
-    x, zero = node.input(0), lit(F32, 0)
-    over_max, over_min = loops(index, x.shape, "m"), loops(index, x.shape, "k")
-    greatest = fn("max", over_max.reduce("max", cast(read(0, over_max.positions), F32)), zero)
-    least = fn("min", over_min.reduce("min", cast(read(0, over_min.positions), F32)), zero)
-    is_flat = fn("eq", greatest, least, dtype=DType.BOOL)
-    step = fn("div", fn("sub", greatest, least), lit(F32, 255))
-    scale = Guard(F32, is_flat, lit(F32, 1), step)
-    if output == 1:
-        return scale
-    zero_point = _rounded(fn("neg", fn("div", least, scale)), None, DType.U8)
-    if output == 2:
-        return zero_point
-    return _rounded(fn("div", cast(read(0, index), F32), scale), zero_point, DType.U8)
-
-
-def _dynamic(attrs: Attrs, x: Array) -> tuple[Array, ...]:
-    narrow = x.astype(np.float32)
-    greatest, least = narrow.max(initial=0), narrow.min(initial=0)
-    scale = np.float32(1) if greatest == least else (greatest - least) / np.float32(255)
-    zero_point = _round_array(np.asarray(-least / scale), None, DType.U8)
-    y = _round_array(narrow / scale, zero_point, DType.U8)
-    return y, np.asarray(scale, np.float64), zero_point
-
-
 # ---- samples
 
 
@@ -207,7 +158,7 @@ def _quantize_samples() -> Iterable[Sample]:
     blocks = (2.0 ** rng.integers(-2, 3, (3, 5, 5))).astype(np.float32)
     yield Sample((x, blocks, None), {"axis": 2, "to": DType.I4, "block": 8}, dynamic=((0, 0), (0, 1)))
     yield Sample((100 * x, _one(2, np.float32), None), i8 | {"to": DType.F8E4M3})
-    yield Sample((x, _one(8, np.float32), None), i8 | {"to": DType.F8E5M2, "saturate": False})
+    yield Sample((x, _one(8, np.float32), None), i8 | {"to": DType.F8E5M2})
     yield Sample((x, np.ones(1, np.float32), np.zeros(1, np.uint8)), u8)
 
 
@@ -230,16 +181,6 @@ def _dequantize_samples() -> Iterable[Sample]:
     yield Sample((x.astype(np.float32).astype(ml_dtypes.float8_e4m3fn), _one(0.5, np.float32), None), attrs)
 
 
-def _dynamic_samples() -> Iterable[Sample]:
-    rng = np.random.default_rng(0)
-    x = rng.integers(-200, 310, (4, 33)).astype(np.float32)
-    x[0, :2] = (-200, 310)  # a scale of 2: the same ties however it is divided
-    yield Sample((x,), dynamic=((0, 0), (0, 1)))
-    yield Sample((np.zeros((3, 5), np.float32),))
-    yield Sample((np.linspace(0, 255, 18, dtype=np.float32),), dynamic=((0, 0),))
-    yield Sample((np.linspace(-255, -1, 18, dtype=np.float32),))
-
-
 register(
     OpDef(
         "quantize",
@@ -258,15 +199,5 @@ register(
         _dequantize,
         define=_define_dequantize,
         samples=_dequantize_samples,
-    )
-)
-register(
-    OpDef(
-        "dynamic_quantize",
-        "normalisation",
-        _infer_dynamic,
-        _dynamic,
-        define=_define_dynamic,
-        samples=_dynamic_samples,
     )
 )

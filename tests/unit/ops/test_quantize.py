@@ -62,20 +62,9 @@ def test_four_bits():
     np.testing.assert_array_equal(found.astype(np.int8), [-8, 3, 7])
 
 
-def test_float8_saturates_unless_told_otherwise():
+def test_float8_saturates():
     x, attrs = np.array([1e6, -1e6, 1.0]), {"axis": 0, "to": DType.F8E5M2}
     np.testing.assert_array_equal(op_def("quantize").reference(attrs, x, np.float64(1)), [57344, -57344, 1])
-    loose = op_def("quantize").reference(attrs | {"saturate": False}, x, np.float64(1))
-    np.testing.assert_array_equal(loose, [np.inf, -np.inf, 1])
-
-
-@pytest.mark.parametrize("x", [X, np.abs(X), -np.abs(X)])
-def test_dynamic_quantize_agrees_with_onnx(x):
-    expected = run_onnx("DynamicQuantizeLinear", [x], 3)
-    found = op_def("dynamic_quantize").reference({}, x.astype(np.float64))
-    np.testing.assert_array_equal(found[0], expected[0])
-    np.testing.assert_allclose(found[1], expected[1])
-    np.testing.assert_array_equal(found[2], expected[2])
 
 
 def test_mistakes():
