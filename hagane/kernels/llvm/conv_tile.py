@@ -1,0 +1,153 @@
+"""Register tiles of contractions over blocked channels: pixels times vectors of output channels.
+
+Weights lie as [output block][input block][taps][input lane][output lane], each vector of output channels in
+a stream of its own, so that one packing serves every tile shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from hagane.codegen.llvm import Function, Type, Value, Var
+from hagane.kernels.llvm.conv_problem import near_equal
+
+F32_BYTES = 4
+
+
+@dataclass(frozen=True)
+class Tap:
+    """Where one kernel tap reads: byte offsets into input and weights; pixels: those it touches, or None."""
+
+    x_offset: Value | int
+    w_offset: Value | int
+    pixels: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Channels:
+    """The input channels that a tile sums over.
+
+    count: channels; lanes: of a block; unroll: channels whose code is written out. block_bytes: from one
+    block of the input to the next; weight_block_bytes: likewise for the weights; vector_bytes: between the
+    streams of output vectors.
+    """
+
+    count: int
+    lanes: int
+    unroll: int
+    block_bytes: Value | int
+    weight_block_bytes: int
+    vector_bytes: int
+
+
+class Tile:
+    """Accumulators of `pixels` byte offsets (from the tile's first pixel) by `vectors` output blocks."""
+
+    def __init__(
+        self, f: Function, pixels: Sequence[int], vectors: int, lanes: int, init: Sequence[Value]
+    ) -> None:
+        self.f = f
+        self.pixels = list(pixels)
+        self.vectors = vectors
+        self.type = Type("f32", lanes)
+        self.sums = [[Var(f, self.type, init[v]) for v in range(vectors)] for _ in pixels]
+
+    def accumulate(
+        self, x: Value, w: Value, channels: Channels, taps: Callable[[Value, Value, Value], None]
+    ) -> None:
+        """Loops over blocks of input channels; taps(x, w, count) then adds that block's taps."""
+        blocks = -(-channels.count // channels.lanes)
+        rest = channels.count % channels.lanes
+        with self.f.loop(0, blocks) as block:
+            count = self.f.const("i64", channels.lanes)
+            if rest:
+                count = self.f.select(block.eq(blocks - 1), self.f.const("i64", rest), count)
+            x_block = self.f.ptr(x, block * channels.block_bytes)
+            taps(x_block, self.f.ptr(w, block * channels.weight_block_bytes), count)
+
+    def add_tap(self, x: Value, w: Value, count: Value, tap: Tap, channels: Channels) -> None:
+        """Adds one kernel tap for one block of input channels, in a loop of its own.
+
+        The loop is kept even for one turn: in straight code LLVM merges the taps' loads, and registers spill.
+        """
+        f = self.f
+        x, w = f.ptr(x, tap.x_offset), f.ptr(w, tap.w_offset)
+        lane_bytes = channels.lanes * F32_BYTES
+        with f.loop_nonempty(0, count, channels.unroll, keep=True) as first:
+            x_first, w_first = f.ptr(x, first * F32_BYTES), f.ptr(w, first * lane_bytes)
+            self._add_channels(x_first, w_first, tap, channels, lane_bytes)
+
+    def _add_channels(self, x: Value, w: Value, tap: Tap, channels: Channels, lane_bytes: int) -> None:
+        f = self.f
+        live = range(len(self.pixels)) if tap.pixels is None else tap.pixels
+        sums = {p: [var.value for var in self.sums[p]] for p in live}
+        for channel in range(channels.unroll):
+            weights = [
+                f.load(self.type, w, channel * lane_bytes + v * channels.vector_bytes)
+                for v in range(self.vectors)
+            ]
+            for p in live:
+                element = f.load_broadcast("f32", self.type.lanes, x, self.pixels[p] + channel * F32_BYTES)
+                sums[p] = [f.fma(element, b, s) for b, s in zip(weights, sums[p], strict=True)]
+        for p in live:
+            for var, value in zip(self.sums[p], sums[p], strict=True):
+                var.set(value)
+
+
+def split_even(f: Function, lo: Value, hi: Value, first: int, count: int) -> tuple[Value, Value]:
+    """The part of [lo, hi) that lies in [first, first + count)."""
+    return f.imax(lo, first), f.imin(hi, first + count)
+
+
+class Columns:
+    """Cuts an extent into near-equal tiles of at most `largest`, whether it is known or not.
+
+    A tile of any size from 1 to `largest` can come up if the extent is unknown: each gets code of its own.
+    """
+
+    def __init__(self, f: Function, extent: Value, largest: int) -> None:
+        self.f, self.extent, self.largest = f, extent, largest
+        if extent.const is not None:
+            parts = near_equal(int(extent.const), largest)
+            self.count: Value = f.const("i64", sum(n for _, n in parts))
+            self.parts = parts
+        else:
+            self.count = (extent + (largest - 1)) // largest
+            self.size = extent // f.imax(self.count, 1)
+            self.num_larger = extent - self.size * self.count
+
+    def visit(self, lo: Value, hi: Value, body: Callable[[int, Value], None]) -> None:
+        """Calls body(size, first) for the tiles lo <= number < hi."""
+        if self.extent.const is not None:
+            self._visit_static(lo, hi, body)
+        else:
+            self._visit_dynamic(lo, hi, body)
+
+    def _visit_static(self, lo: Value, hi: Value, body: Callable[[int, Value], None]) -> None:
+        number = start = 0
+        for size, count in self.parts:
+            first, last = split_even(self.f, lo, hi, number, count)
+            with self.f.loop(first, last) as tile:
+                body(size, (tile - number) * size + start)
+            number += count
+            start += size * count
+
+    def _visit_dynamic(self, lo: Value, hi: Value, body: Callable[[int, Value], None]) -> None:
+        f = self.f
+        with f.loop(lo, hi) as tile:
+            size = f.select(tile.lt(self.num_larger), self.size + 1, self.size)
+            start = tile * self.size + f.imin(tile, self.num_larger)
+            self._dispatch(size, 1, self.largest, lambda known: body(known, start))
+
+    def _dispatch(self, size: Value, low: int, high: int, body: Callable[[int], None]) -> None:
+        """Branches on a size known to lie in [low, high]."""
+        if low == high:
+            body(low)
+            return
+        middle = (low + high) // 2
+        with self.f.if_else(size.le(middle)) as (then, otherwise):
+            with then:
+                self._dispatch(size, low, middle, body)
+            with otherwise:
+                self._dispatch(size, middle + 1, high, body)

@@ -1,0 +1,55 @@
+"""Every convolution kernel against the interpreter: odd shapes, all paddings, unknown dims, epilogues."""
+
+from __future__ import annotations
+
+import pytest
+
+from hagane.core.targets import CpuTarget, can_run
+from hagane.kernels.llvm import conv_direct
+from hagane.kernels.tactic import Tactic
+from tests.differential.conv_cases import Conv
+from tests.differential.harness import check
+from tests.unit.codegen.native import V3, V4
+
+TARGETS = [
+    pytest.param(
+        t, marks=pytest.mark.skipif(not can_run(t), reason=f"the machine doesn't run {t}"), id=t.arch
+    )
+    for t in (V4, V3)
+]
+ALL = ("bias", "scale", "gate", "residual", "map", "offset")
+DIRECT = [
+    Conv(2, 5, (9, 11), 7, (3, 3)),
+    Conv(2, 40, (9, 21), 80, (3, 3), strides=(2, 2)),
+    Conv(1, 32, (7, 7), 48, (1, 1)),
+    Conv(2, 24, (7, 9), 40, (1, 1), epilogue=ALL),
+    Conv(1, 18, (6, 5), 32, (1, 1), strides=(2, 1), epilogue=()),
+    Conv(1, 33, (7, 7), 64, (3, 3), epilogue=ALL),
+    Conv(1, 20, (12, 17), 33, (3, 5), begin=(1, 4), end=(0, 2), dilations=(2, 3), epilogue=ALL),
+    Conv(1, 16, (9, 8), 17, (3, 3), begin=(-1, 2), end=(3, -2)),
+    Conv(1, 64, (8, 9), 32, (3, 3), group=2),
+    Conv(1, 17, (31,), 20, (5,), strides=(2,), epilogue=("bias", "residual")),
+    Conv(1, 16, (4, 4), 16, (3, 3), begin=(5, 5)),
+    Conv(1, 16, (1, 1), 48, (1, 1)),
+]
+
+
+def _check(tactic: Tactic, conv: Conv, target: CpuTarget, dynamic: str, exact_weights: int = 1) -> None:
+    check(tactic, conv.case(dynamic), target)
+    exact = conv.case(dynamic, exact=True, weight_multiple=exact_weights)
+    check(tactic, exact, target, exact=True, extra_halo=1, threads=(2,))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("dynamic", ["", "NHW"])
+@pytest.mark.parametrize("conv", DIRECT, ids=str)
+def test_direct(conv: Conv, dynamic: str, target: CpuTarget) -> None:
+    _check(conv_direct.TACTIC, conv, target, dynamic)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("conv", [DIRECT[1], DIRECT[3], DIRECT[5]], ids=str)
+def test_direct_with_any_parameters(conv: Conv, target: CpuTarget) -> None:
+    case = conv.case()
+    for params in conv_direct.TACTIC.space(case.region(), target):
+        check(conv_direct.TACTIC, case, target, params, threads=(2,))
