@@ -31,12 +31,14 @@ class Rows:
 
 @dataclass(frozen=True)
 class Panel:
-    """Operand B of a tile: vector v of row k is at pointer + k * step + v vectors; mask: lanes of the last
-    vector."""
+    """Operand B of a tile: vector v of row k is at pointer + k * step + v vectors.
+
+    masks: for each vector the lanes that may be read; empty if all may.
+    """
 
     pointer: Value
     step: Operand
-    mask: Value | None = None
+    masks: tuple[Value | None, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -120,10 +122,8 @@ def _load_row(f: Function, tile: Tile, b: Panel, place: Value, offset: Operand) 
     row = []
     for v in range(tile.vectors):
         where = v * tile.lanes * F32_BYTES
-        if b.mask is not None and v == tile.vectors - 1:
-            row.append(f.masked_load(kind, start, b.mask, where))
-        else:
-            row.append(f.load(kind, start, where))
+        mask = b.masks[v] if b.masks else None
+        row.append(f.load(kind, start, where) if mask is None else f.masked_load(kind, start, mask, where))
     return row
 
 

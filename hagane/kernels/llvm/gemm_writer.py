@@ -13,16 +13,8 @@ from dataclasses import dataclass, replace
 from hagane.codegen.llvm import Function, Module, Type, Value
 from hagane.codegen.llvm.value import Operand
 from hagane.kernels.llvm.frame import Scope
-from hagane.kernels.llvm.gemm_epilogue import Columns, Epilogue, row_positions
-from hagane.kernels.llvm.gemm_tile import (
-    F32_BYTES,
-    Panel,
-    Rows,
-    Tile,
-    balanced_heights,
-    multiply,
-    phases,
-)
+from hagane.kernels.llvm.gemm_epilogue import Epilogue, row_positions
+from hagane.kernels.llvm.gemm_tile import F32_BYTES, Panel, Rows, Tile, balanced_heights, multiply, phases
 from hagane.kernels.llvm.scalars import Place
 
 # above this many instructions a tile's epilogue is a loop over rows: code size and compile time, not speed
@@ -40,6 +32,9 @@ class Heights:
     def first_row(self, f: Function, tile: Value) -> Value:
         return tile * self.low + f.imin(tile, self.num_high)
 
+    def height(self, f: Function, tile: Value) -> Value:
+        return self.low + f.cast(tile.lt(self.num_high), "i64", signed=False)
+
 
 def cut_rows(f: Function, rows: Value, most: int) -> Heights:
     """Rows over the fewest tiles of at most `most` rows, evenly; no rows give no tiles."""
@@ -47,6 +42,80 @@ def cut_rows(f: Function, rows: Value, most: int) -> Heights:
     safe = f.imax(count, 1)
     low = rows // safe
     return Heights(count, low, rows - low * safe)
+
+
+def shape_of(tile: Tile, height: int) -> Tile:
+    """The tile of a lower height in a product whose highest tiles are `tile`."""
+    return replace(tile, rows=height, phases=phases(height, tile.vectors, tile.rows))
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Where a tile's sums are stored: element (r, c) at pointer + r * row bytes + c floats."""
+
+    pointer: Value
+    row: Operand
+
+
+class HeightFunctions:
+    """The product of a tile whose height is known at run time: a function for each height, made when first
+    used.
+
+    What is constant in the first call (strides, depth) is taken to be constant in all.
+    """
+
+    def __init__(self, module: Module, f: Function, tile: Tile, slug: str = "h") -> None:
+        self.module, self.f, self.tile, self.slug = module, f, tile, slug
+        self._functions: dict[int, Function] = {}
+
+    def call(self, height: Value, depth: Operand, a: Rows, b: Panel, out: Sums) -> None:
+        """Stores the sums of `height` rows."""
+        f = self.f
+        numbers = [f.literal(x, "i64") for x in (a.row, a.step, b.step, depth, out.row)]
+        masks = [m for m in b.masks if m is not None]
+        for h in range(1, self.tile.rows + 1):
+            with f.if_(height.eq(h)):
+                function = self._function(h, numbers, b.masks)
+                f.call(function, a.pointer, b.pointer, out.pointer, *numbers, *masks)
+
+    def _function(self, height: int, numbers: Sequence[Value], masks: Sequence[Value | None]) -> Function:
+        if height not in self._functions:
+            names = ["row", "step", "b_step", "depth", "out_row"]
+            args: list[tuple[str, Type | str]] = [("a", "ptr"), ("b", "ptr"), ("out", "ptr")]
+            args += [(name, "i64") for name in names]
+            args += [(f"mask{v}", mask.type) for v, mask in enumerate(masks) if mask is not None]
+            name = f"{self.f.name}_{self.slug}{height}"
+            f = self.module.function(name, args, internal=True, inline="never")
+            row, step, b_step, depth, out_row = (
+                int(n.const) if n.const is not None else f.arg(name)
+                for n, name in zip(numbers, names, strict=True)
+            )
+            inner = tuple(None if mask is None else f.arg(f"mask{v}") for v, mask in enumerate(masks))
+            tile = shape_of(self.tile, height)
+            sums = multiply(f, tile, depth, Rows(f.arg("a"), row, step), Panel(f.arg("b"), b_step, inner))
+            store_sums(f, tile, sums, Sums(f.arg("out"), out_row))
+            self._functions[height] = f
+        return self._functions[height]
+
+
+def store_sums(f: Function, tile: Tile, sums: list[list[Value]], out: Sums) -> None:
+    """Stores a tile's sums."""
+    for r, row in enumerate(sums):
+        start = f.ptr(out.pointer, f.literal(out.row, "i64") * r)
+        for v, total in enumerate(row):
+            f.store(total, start, v * tile.lanes * F32_BYTES)
+
+
+@dataclass(frozen=True)
+class Job:
+    """One tile's work: row 0 of all of A, the panel of B, its first column, and per vector the lanes to
+    store."""
+
+    depth: Operand
+    a: Rows
+    b: Panel
+    column: Value
+    masks: tuple[Value | None, ...]
 
 
 class TileWriter:
@@ -61,59 +130,37 @@ class TileWriter:
         places: Sequence[Place],
         num_rows: int | None,
     ) -> None:
-        self.module, self.f, self.tile, self.epilogue, self.places = module, f, tile, epilogue, places
+        self.f, self.tile, self.epilogue, self.places = f, tile, epilogue, places
         self.heights = [h for h, _ in balanced_heights(num_rows, tile.rows)] if num_rows is not None else []
-        self._functions: dict[int, Function] = {}
+        self._functions = HeightFunctions(module, f, tile)
         self._buffer: Value | None = None
 
-    def _shape(self, height: int) -> Tile:
-        return replace(self.tile, rows=height, phases=phases(height, self.tile.vectors, self.tile.rows))
-
-    def emit(
-        self,
-        scope: Scope,
-        cut: Heights,
-        index: Value,
-        depth: Operand,
-        a: Rows,
-        b: Panel,
-        column: Value,
-        masks: Sequence[Value | None],
-    ) -> None:
-        """Tile number `index` of the rows: a.pointer is row 0 of them all, column the first of the panel."""
+    def emit(self, scope: Scope, cut: Heights, index: Value, job: Job) -> None:
+        """Tile number `index` of the rows."""
         f = self.f
         first = cut.first_row(f, index)
-        here = replace(a, pointer=f.ptr(a.pointer, _times(f, a.row, first)))
+        job = replace(job, a=replace(job.a, pointer=f.ptr(job.a.pointer, first * job.a.row)))
         if not self.heights:
-            height = cut.low + f.cast(index.lt(cut.num_high), "i64", signed=False)
-            self._by_function(scope, height, first, depth, here, b, column, masks)
+            height = cut.height(f, index)
+            buffer = self._sums_buffer()
+            self._functions.call(height, job.depth, job.a, job.b, Sums(buffer, self.tile.row_bytes))
+            self._finish_buffer(scope, height, first, job)
         elif len(self.heights) == 1:
-            self._known(scope, self.heights[0], first, depth, here, b, column, masks)
+            self._known(scope, self.heights[0], first, job)
         else:
             with f.if_else(index.lt(cut.num_high)) as branches:
-                for branch, height in zip(branches, self.heights, strict=True):
+                for branch, rows in zip(branches, self.heights, strict=True):
                     with branch:
-                        self._known(scope.child(), height, first, depth, here, b, column, masks)
+                        self._known(scope.child(), rows, first, job)
 
-    def _known(
-        self,
-        scope: Scope,
-        height: int,
-        first: Value,
-        depth: Operand,
-        a: Rows,
-        b: Panel,
-        column: Value,
-        masks: Sequence[Value | None],
-    ) -> None:
-        f, tile = self.f, self._shape(height)
-        sums = multiply(f, tile, depth, a, b)
+    def _known(self, scope: Scope, height: int, first: Value, job: Job) -> None:
+        f, tile = self.f, shape_of(self.tile, height)
+        sums = multiply(f, tile, job.depth, job.a, job.b)
         if tile.rows * tile.vectors * self.epilogue.cost() > _MOST_INLINE:
-            buffer = self._sums_buffer()
-            _spill(f, tile, sums, buffer)
-            self._finish_buffer(scope, f.const("i64", height), first, buffer, column, masks)
+            store_sums(f, tile, sums, Sums(self._sums_buffer(), tile.row_bytes))
+            self._finish_buffer(scope, f.const("i64", height), first, job)
             return
-        blocks = self.epilogue.begin(f, scope, self.places, column, masks, tile.lanes)
+        blocks = self.epilogue.begin(f, scope, self.places, job.column, job.masks, tile.lanes)
         for r in range(height):
             positions = row_positions(self.epilogue, scope, first + r)
             for block, total in zip(blocks, sums[r], strict=True):
@@ -124,56 +171,10 @@ class TileWriter:
             self._buffer = self.f.stack(self.tile.rows * self.tile.row_bytes)
         return self._buffer
 
-    def _by_function(
-        self,
-        scope: Scope,
-        height: Value,
-        first: Value,
-        depth: Operand,
-        a: Rows,
-        b: Panel,
-        column: Value,
-        masks: Sequence[Value | None],
-    ) -> None:
-        f, buffer = self.f, self._sums_buffer()
-        for h in range(1, self.tile.rows + 1):
-            with f.if_(height.eq(h)):
-                numbers = [f.literal(x, "i64") for x in (a.row, a.step, b.step, depth)]
-                mask = [] if b.mask is None else [b.mask]
-                f.call(self._function(h, numbers, b.mask), a.pointer, b.pointer, buffer, *numbers, *mask)
-        self._finish_buffer(scope, height, first, buffer, column, masks)
-
-    def _function(self, height: int, numbers: Sequence[Value], mask: Value | None) -> Function:
-        """The product of one height, its sums stored to a buffer; constants are constants inside too."""
-        if height not in self._functions:
-            names = ["row", "step", "b_step", "depth"]
-            args: list[tuple[str, Type | str]] = [("a", "ptr"), ("b", "ptr"), ("out", "ptr")]
-            args += [(name, "i64") for name in names]
-            if mask is not None:
-                args.append(("mask", mask.type))
-            f = self.module.function(f"{self.f.name}_h{height}", args, internal=True, inline="never")
-            known = [
-                int(n.const) if n.const is not None else f.arg(name)
-                for n, name in zip(numbers, names, strict=True)
-            ]
-            a = Rows(f.arg("a"), known[0], known[1])
-            b = Panel(f.arg("b"), known[2], None if mask is None else f.arg("mask"))
-            tile = self._shape(height)
-            _spill(f, tile, multiply(f, tile, known[3], a, b), f.arg("out"))
-            self._functions[height] = f
-        return self._functions[height]
-
-    def _finish_buffer(
-        self,
-        scope: Scope,
-        height: Value,
-        first: Value,
-        buffer: Value,
-        column: Value,
-        masks: Sequence[Value | None],
-    ) -> None:
-        f, tile = self.f, self.tile
-        blocks: list[Columns] = self.epilogue.begin(f, scope, self.places, column, masks, tile.lanes)
+    def _finish_buffer(self, scope: Scope, height: Value, first: Value, job: Job) -> None:
+        """Rows 0 to height of the buffer on the stack through the epilogue."""
+        f, tile, buffer = self.f, self.tile, self._sums_buffer()
+        blocks = self.epilogue.begin(f, scope, self.places, job.column, job.masks, tile.lanes)
         with f.loop(0, height) as r:
             row = f.ptr(buffer, r * tile.row_bytes)
             inner = scope.child()
@@ -181,15 +182,3 @@ class TileWriter:
             for v, block in enumerate(blocks):
                 total = f.load(Type("f32", tile.lanes), row, v * tile.lanes * F32_BYTES)
                 block.finish(first + r, total, positions)
-
-
-def _times(f: Function, stride: Operand, count: Value) -> Value:
-    return count * stride
-
-
-def _spill(f: Function, tile: Tile, sums: list[list[Value]], buffer: Value) -> None:
-    for r, row in enumerate(sums):
-        for v, total in enumerate(row):
-            f.store(
-                total, buffer, r * tile.row_bytes + v * tile.lanes * F32_BYTES, align=tile.lanes * F32_BYTES
-            )

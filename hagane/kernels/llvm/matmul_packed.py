@@ -27,10 +27,10 @@ from hagane.kernels.llvm.gemm_tile import (
     max_rows,
     phases,
 )
-from hagane.kernels.llvm.gemm_writer import Heights, TileWriter, cut_rows
+from hagane.kernels.llvm.gemm_writer import Heights, Job, TileWriter, cut_rows
 from hagane.kernels.llvm.scalars import Place
+from hagane.kernels.packing import packing_of
 from hagane.kernels.tactic import Argument, Input, KernelLaunch, Layouts, Lowering, Output, Packed, Params
-from hagane.plan.model import Recipe, RecipeNode
 
 # a barrier and a second thread's wake-up cost about as much as this many multiply-adds
 _SERIAL_PRODUCTS = 20_000
@@ -158,18 +158,9 @@ def _packed(problem: _Problem, columns: int) -> Packed:
     weight = problem.region.operands[problem.product.b.operand]
     depth, num_columns = problem.depth, problem.num_columns
     panels = -(-num_columns // columns)
-    source = weight.recipe or Recipe((RecipeNode("weight", (weight.name,)),))
-    nodes = list(source.nodes)
-
-    def then(op: str, **attrs: tuple[int, ...]) -> None:
-        nodes.append(RecipeNode(op, (len(nodes) - 1,), attrs))
-
-    then("reshape", shape=(problem.num_batches, depth, num_columns))
-    if panels * columns != num_columns:
-        then("pad", before=(0, 0, 0), after=(0, 0, panels * columns - num_columns))
-    then("reshape", shape=(problem.num_batches, depth, panels, columns))
-    then("transpose", perm=(0, 2, 1, 3))
-    return Packed(Recipe(tuple(nodes)), DType.F32, (problem.num_batches, panels, depth, columns))
+    matrices = packing_of(weight).reshape(problem.num_batches, depth, num_columns)
+    padded = matrices.pad_to(problem.num_batches, depth, panels * columns)
+    return padded.reshape(problem.num_batches, depth, panels, columns).transpose(0, 2, 1, 3).finish()
 
 
 class _Writer:
@@ -221,18 +212,18 @@ class _Writer:
         start = f.ptr(self.places[found.a.operand].pointer, scope.expr(found.a.base) * F32_BYTES)
         a = Rows(start, found.a.rows.value * F32_BYTES, found.a.step.value * F32_BYTES)
         column = panel * self.tile.columns
-        self.tiles.emit(scope, cut, tile, depth, a, b, column, self._masks(column))
+        self.tiles.emit(scope, cut, tile, Job(depth, a, b, column, self._masks(column)))
 
-    def _masks(self, column: Value) -> list[Value | None]:
+    def _masks(self, column: Value) -> tuple[Value | None, ...]:
         """Per vector of the panel the lanes that are columns, None if they always all are."""
         total, lanes = self.problem.num_columns, self.tile.lanes
         if total % self.tile.columns == 0:
-            return [None] * self.tile.vectors
+            return (None,) * self.tile.vectors
         last = (self.num_panels - 1) * self.tile.columns
-        return [
+        return tuple(
             None if last + (v + 1) * lanes <= total else self.f.mask_below(total - column - v * lanes, lanes)
             for v in range(self.tile.vectors)
-        ]
+        )
 
 
 TACTIC = MatmulPacked()
