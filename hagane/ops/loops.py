@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from hagane.core.dtypes import DType
 from hagane.core.errors import InternalError
-from hagane.core.symbolic import Expr, IntLike, const, product, sym, to_expr
+from hagane.core.symbolic import Expr, IntLike, Sym, const, product, sym, to_expr
 from hagane.ir.scalar import Axis, Index, IndexValue, Reduce, Scalar, cast
 
 
@@ -48,6 +48,16 @@ def loops(scope: Iterable[Expr], extents: Iterable[IntLike], letter: str = "k") 
         axes.append(Axis(symbol, size))
         positions.append(position)
     return Loops(tuple(axes), tuple(positions))
+
+
+def bound_index(scope: Iterable[Expr], hint: str, bound: Expr | None) -> tuple[str, Expr]:
+    """A name for LetIndex that is fresh in the scope, and its symbol, in [0, bound)."""
+    taken = {s.name for e in scope for s in e.symbols()}
+    number = 0
+    while f"{hint}{number}" in taken:
+        number += 1
+    name = f"{hint}{number}"
+    return name, Expr([((Sym(name, 0, None, 1, bound),), 1)])
 
 
 def loops_over(

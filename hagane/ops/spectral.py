@@ -1,6 +1,6 @@
 """dft: the discrete Fourier transform along one axis, as a sum over sines and cosines.
 
-x[..., C] holds real (C = 1) or complex (C = 2) numbers; so does the result. attrs: axis, inverse, onesided and
+x[..., C] holds real (C = 1) or complex (C = 2) numbers; so does the result. attrs: axis, inverse, onesided,
 length (None: the axis's extent), to which x is cut or padded with zeros. onesided keeps the first
 length // 2 + 1 frequencies; with inverse it takes those and gives real numbers. Where the length is constant,
 a product with a constant matrix of the same numbers is much faster.
