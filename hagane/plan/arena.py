@@ -18,6 +18,8 @@ _PAIRS_PER_SEARCH = 40_000  # bounds the work of a search to about 10 ms
 
 def assign_offsets(buffers: Sequence[Request]) -> tuple[list[int], int]:
     """Offsets, and the size of the arena; buffers that are alive at one step don't overlap."""
+    if not any(size for size, _, _, _ in buffers):
+        return [0] * len(buffers), 0
     neighbours = _neighbours(buffers)
     enough = int(peak_live_bytes(buffers) * _GOOD_ENOUGH)
     tries = _PAIRS_PER_SEARCH // (sum(map(len, neighbours)) // 2 + len(buffers) + 1)
@@ -30,7 +32,7 @@ def assign_offsets(buffers: Sequence[Request]) -> tuple[list[int], int]:
             best_offsets, best_total, best_order = offsets, total, order
         if best_total <= enough:
             break
-    return best_offsets, max(0, best_total)
+    return best_offsets, best_total
 
 
 class _Moves:

@@ -39,9 +39,9 @@ class Budget:
     """
 
     def __init__(self, limit_bytes: int | None) -> None:
-        physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        self.physical_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         self._limited = limit_bytes is not None
-        self.limit_bytes = physical if limit_bytes is None else limit_bytes
+        self.limit_bytes = self.physical_bytes if limit_bytes is None else limit_bytes
         self.held: dict[str, int] = {}
         self.moves = 0
 

@@ -233,7 +233,7 @@ class ProgramRunner:
     def check_output(self, port: Port, shape: tuple[int, ...]) -> None:
         """Raises: RunError for a shape that no output can have."""
         num_bytes = prod(shape) * port.dtype.itemsize
-        if min(shape, default=0) < 0 or num_bytes > self.resources.budget.limit_bytes:
+        if min(shape, default=0) < 0 or num_bytes > self.resources.budget.physical_bytes:
             raise RunError(
                 f"output {port.name} would have the shape {list(shape)}, {num_bytes:,} bytes",
                 where={"output": port_text(port)},

@@ -17,7 +17,7 @@ TARGET = str(native_cpu())
 
 
 def pointwise(name: str, body: str, num_inputs: int = 1, element: str = "float") -> str:
-    """dims[0] elements, split among the threads; args are the inputs, then the output. body makes %r of %a, %b."""
+    """dims[0] elements, split among the threads; args are inputs, then the output. body: %r from %a, %b."""
     names = "ab"[:num_inputs]
     loads = [
         f"""  %{c}.pp = getelementptr ptr, ptr %args, i64 {i}
