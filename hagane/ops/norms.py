@@ -13,7 +13,7 @@ import numpy as np
 from hagane.core.dtypes import DType
 from hagane.core.errors import ShapeError
 from hagane.core.symbolic import Expr, const
-from hagane.ir.graph import Array, Node, Shape, Type
+from hagane.ir.graph import Array, Node, Type
 from hagane.ir.registry import Attrs, OpDef, Sample, register
 from hagane.ir.scalar import Guard, Index, Read, Scalar, at_least, below, both, cast, fn, lit
 from hagane.ops.loops import Loops, accumulator, count, loops, loops_over
