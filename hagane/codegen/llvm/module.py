@@ -81,11 +81,11 @@ class Module:
             self._declared[name] = f"declare {signature[0].llvm} @{name}({types})"
 
     def constant(self, name: str, data: bytes, align: int = 64) -> str:
-        """Adds read-only data, private to the module; its address is f.address_of(name)."""
-        if name in self._constants:
-            raise ValueError(f"the module has a constant {name} already")
+        """Adds read-only data, private to the module, unless it is there; f.address_of(name) finds it."""
         text = "".join(f"\\{byte:02X}" for byte in data)
-        self._constants[name] = f'@{name} = internal constant [{len(data)} x i8] c"{text}", align {align}'
+        line = f'@{name} = internal constant [{len(data)} x i8] c"{text}", align {align}'
+        if self._constants.setdefault(name, line) != line:
+            raise ValueError(f"the module has another constant {name} already")
         return name
 
     def signature(self, name: str) -> tuple[Type, list[Type]]:
