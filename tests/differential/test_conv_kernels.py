@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hagane.core.targets import CpuTarget, can_run
-from hagane.kernels.llvm import conv_direct
+from hagane.kernels.llvm import conv_depthwise, conv_direct
 from hagane.kernels.tactic import Tactic
 from tests.differential.conv_cases import Conv
 from tests.differential.harness import check
@@ -33,6 +33,16 @@ DIRECT = [
     Conv(1, 16, (1, 1), 48, (1, 1)),
 ]
 
+DEPTHWISE = [
+    Conv(2, 6, (9, 8), 6, (3, 3), strides=(2, 1), group=6),
+    Conv(1, 40, (8, 19), 40, (3, 3), group=40, epilogue=ALL),
+    Conv(1, 17, (7, 7), 17, (5, 5), group=17, strides=(2, 2)),
+    Conv(2, 16, (6, 33), 16, (3, 5), begin=(0, 7), end=(2, 1), dilations=(1, 3), group=16),
+    Conv(1, 32, (5, 9), 32, (3, 3), begin=(-1, -2), end=(2, 0), group=32, epilogue=()),
+    Conv(1, 16, (2, 1), 16, (3, 3), begin=(4, 4), group=16),
+    Conv(2, 20, (29,), 20, (4,), begin=(1,), end=(3,), group=20),
+]
+
 
 def _check(tactic: Tactic, conv: Conv, target: CpuTarget, dynamic: str, exact_weights: int = 1) -> None:
     check(tactic, conv.case(dynamic), target)
@@ -45,6 +55,13 @@ def _check(tactic: Tactic, conv: Conv, target: CpuTarget, dynamic: str, exact_we
 @pytest.mark.parametrize("conv", DIRECT, ids=str)
 def test_direct(conv: Conv, dynamic: str, target: CpuTarget) -> None:
     _check(conv_direct.TACTIC, conv, target, dynamic)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("dynamic", ["", "NHW"])
+@pytest.mark.parametrize("conv", DEPTHWISE, ids=str)
+def test_depthwise(conv: Conv, dynamic: str, target: CpuTarget) -> None:
+    _check(conv_depthwise.TACTIC, conv, target, dynamic)
 
 
 @pytest.mark.parametrize("target", TARGETS)

@@ -14,7 +14,7 @@ from hagane.core.targets import CpuTarget
 from hagane.ir.region import Region
 from hagane.kernels.llvm.conv_direct_space import DirectParams, direct_space, whole_rows
 from hagane.kernels.llvm.conv_problem import ConvProblem, conv_problem, near_equal
-from hagane.kernels.llvm.conv_tile import F32_BYTES, Channels, Columns, Tap, Tile
+from hagane.kernels.llvm.conv_tile import F32_BYTES, Channels, Columns, Tap, Tile, kernel_rows
 from hagane.kernels.llvm.conv_writeback import Writeback, epilogue_arguments, epilogue_is_simple
 from hagane.kernels.llvm.frame import Frame, dim_symbols
 from hagane.kernels.llvm.halo import zero_halo
@@ -223,7 +223,7 @@ class _Kernel:
         """Adds all taps of one block of input channels."""
         f, problem = self.f, self.problem
         tap_bytes = problem.lanes * problem.lanes * F32_BYTES
-        lo, hi = self._kernel_rows(y)
+        lo, hi = kernel_rows(f, problem, y, self.in_height)
         with f.loop(lo, hi) as r:
             x_row = f.ptr(x, r * problem.dilations[0] * self.row_bytes)
             w_row = f.ptr(w, r * (problem.kernel[1] * tap_bytes))
@@ -237,23 +237,6 @@ class _Kernel:
             else:
                 with f.loop(0, problem.kernel[1]) as column:
                     tile.add_tap(x_row, w_row, count, Tap(column * step, column * tap_bytes), channels)
-
-    def _kernel_rows(self, y: Value) -> tuple[Value | int, Value | int]:
-        """The kernel rows that meet the input at output row y; all, where none can miss it."""
-        f, problem = self.f, self.problem
-        rows, dilation, begin = problem.kernel[0], problem.dilations[0], problem.pads_begin[0]
-        top = y * problem.strides[0] - begin
-        lo: Value | int = 0
-        hi: Value | int = rows
-        if begin > 0:
-            lo = f.imin(f.imax(self._ceil(-top, dilation), 0), rows)
-        if problem.pads_end[0] > 0:
-            left = self.in_height - top
-            hi = f.imin(f.imax(self._ceil(left, dilation), 0), rows)
-        return lo, hi
-
-    def _ceil(self, value: Value, divisor: int) -> Value:
-        return value if divisor == 1 else self.f.floor_div(value + (divisor - 1), divisor)
 
     def _skips_columns(self, tile: Tile) -> bool:
         width = self.problem.width

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from hagane.codegen.llvm import Function, Type, Value, Var
-from hagane.kernels.llvm.conv_problem import near_equal
+from hagane.kernels.llvm.conv_problem import ConvProblem, near_equal
 
 F32_BYTES = 4
 
@@ -93,6 +93,25 @@ class Tile:
         for p in live:
             for var, value in zip(self.sums[p], sums[p], strict=True):
                 var.set(value)
+
+
+def kernel_rows(
+    f: Function, problem: ConvProblem, y: Value, in_height: Value
+) -> tuple[Value | int, Value | int]:
+    """The range of kernel rows that meet the input at output row y; all, where none can miss it."""
+    rows, dilation, begin = problem.kernel[0], problem.dilations[0], problem.pads_begin[0]
+    top = y * problem.strides[0] - begin
+    lo: Value | int = 0
+    hi: Value | int = rows
+    if begin > 0:
+        lo = f.imin(f.imax(_ceil(f, -top, dilation), 0), rows)
+    if problem.pads_end[0] > 0:
+        hi = f.imin(f.imax(_ceil(f, in_height - top, dilation), 0), rows)
+    return lo, hi
+
+
+def _ceil(f: Function, value: Value, divisor: int) -> Value:
+    return value if divisor == 1 else f.floor_div(value + (divisor - 1), divisor)
 
 
 def split_even(f: Function, lo: Value, hi: Value, first: int, count: int) -> tuple[Value, Value]:
