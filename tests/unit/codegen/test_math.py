@@ -183,7 +183,7 @@ def test_pow_by_a_constant(target: CpuTarget, exponent: float) -> None:
     # an array of exponents: for a scalar NumPy takes the square root, which differs from C at -0 and -inf
     want = np.power(x.astype(np.float64), np.full(len(x), exponent))
     got = each(target, lambda f, a: math.pow(a, f.const(a.type, exponent)), 16, x, out="f32")
-    assert _ulps(got, want).max() <= 1.0
+    assert _ulps(got, want).max() <= 1.2
     zero = want == 0
     np.testing.assert_array_equal(np.signbit(got[zero]), np.signbit(want[zero]))
 
