@@ -35,6 +35,10 @@ _SERIAL_PRODUCTS = 20_000
 _BLOCK_BYTES = 512 * 1024
 _TYPICAL = 64  # assumed for symbolic extents
 _MOST_VECTORS = 4
+# fourteen rows at an unknown distance run at half of the speed of six
+_MOST_POINTERS = 6
+# a block of rows pays for copying a panel once more
+_LEAST_ROWS = 128
 # bytes from row to row of B up to which reading in place is as fast as reading a copy
 _DENSE_BYTES = 1024
 
@@ -101,7 +105,7 @@ class MatmulDynamic:
         rows = problem.num_rows if problem.num_rows is not None else _TYPICAL
         costs: list[tuple[float, int]] = []
         for vectors in range(1, _MOST_VECTORS + 1):
-            most = max_rows(target, vectors)
+            most = _most_rows(problem, target, vectors)
             tiles = balanced_heights(rows, most)
             steps = sum(n * cycles_per_step(h, vectors, phases(h, vectors, most)) for h, n in tiles)
             # one more vector for copying the panel, of which nothing is shared
@@ -109,7 +113,7 @@ class MatmulDynamic:
         costs.sort()
         ways = _ways(problem, target, rows)
         return [
-            {"vectors": v, "rows": max_rows(target, v), "unroll": 4, "copy": copy}
+            {"vectors": v, "rows": _most_rows(problem, target, v), "unroll": 4, "copy": copy}
             for _, v in costs[:2]
             for copy in ways
         ]
@@ -135,6 +139,12 @@ class MatmulDynamic:
         scratch = ceildiv(problem.depth, lanes) * (lanes * tile.row_bytes) if copy else const(0)
         launch = KernelLaunch("matmul", emit, args, dims, serial=small)
         return Lowering((launch,), scratch_bytes=scratch)
+
+
+def _most_rows(problem: _Problem, target: CpuTarget, vectors: int) -> int:
+    """As max_rows; rows at an unknown distance need a pointer each, of which there are few."""
+    most = max_rows(target, vectors)
+    return most if problem.product.a.rows.is_const else min(most, _MOST_POINTERS)
 
 
 def _ways(problem: _Problem, target: CpuTarget, rows: int) -> list[bool]:
@@ -166,7 +176,7 @@ class _Writer:
             scope.expr(extent)  # noted here, where every block below sees it
         for stride in (found.a.rows, found.a.step, found.b.rows, found.b.step, self.problem.depth):
             scope.expr(stride)
-        chunks = self._num_chunks(cut, batches * panels)
+        chunks = self._num_chunks(cut, batches, panels)
         lo, hi = self.frame.share(batches * chunks * panels)
         with f.loop(lo, hi) as unit:
             inner = scope.child()
@@ -176,14 +186,16 @@ class _Writer:
             first, end = chunk * cut.count // chunks, (chunk + 1) * cut.count // chunks
             self._unit(inner, cut, panel, first, end)
 
-    def _num_chunks(self, cut: Heights, others: Value) -> Value:
+    def _num_chunks(self, cut: Heights, batches: Value, panels: Value) -> Value:
         """Blocks of rows: small enough for the second-level cache, and enough of them for all threads."""
         f = self.f
         depth = f.imax(self.frame.scope.expr(self.problem.depth), 1)
-        per_block = f.imax(f.const("i64", _BLOCK_BYTES // (self.tile.rows * F32_BYTES)) // depth, 1)
-        chunks = (cut.count + per_block - 1) // per_block
-        wanted = (self.frame.nthreads - 1) * 3 + 1
-        spread = (wanted + others - 1) // f.imax(others, 1)
+        cached = f.const("i64", _BLOCK_BYTES // (self.tile.rows * F32_BYTES)) // depth
+        per_block = f.imax(cached, _LEAST_ROWS // self.tile.rows)
+        # a single panel passes once: nothing stays for it to meet again
+        chunks = f.select(panels.le(1), f.const("i64", 1), (cut.count + per_block - 1) // per_block)
+        wanted, others = (self.frame.nthreads - 1) * 3 + 1, f.imax(batches * panels, 1)
+        spread = (wanted + others - 1) // others
         return f.imax(f.imin(f.imax(chunks, spread), cut.count), 1)
 
     def _unit(self, scope: Scope, cut: Heights, panel: Value, first: Value, end: Value) -> None:
