@@ -25,13 +25,15 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Type:
-    """Element type and shape of a value."""
+    """Element type and shape of a value. state: whether it is a parameter updated in place (see state.py)."""
 
     dtype: DType
     shape: Shape
+    state: bool = False
 
     def __str__(self) -> str:
-        return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
+        text = f"{self.dtype}[{', '.join(map(str, self.shape))}]"
+        return f"state<{text}>" if self.state else text
 
 
 def tensor(dtype: DType, *shape: int | Expr) -> Type:

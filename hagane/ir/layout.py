@@ -110,6 +110,27 @@ def merge_halos(a: Layout, b: Layout) -> Layout | None:
     return Layout(a.order, a.blocks, halo if any(h != (0, 0) for h in halo) else ())
 
 
+def layout_fault(layout: Layout, shape: Shape) -> str:
+    """What makes a layout unfit for a shape, in words that follow "the layout"; empty if nothing does."""
+    rank = len(shape)
+    blocked = [axis for axis, _ in layout.blocks]
+    if sorted(layout.order) != list(range(rank)) or not 1 <= rank <= 10:
+        return f"doesn't order {rank} axes"
+    if len(set(blocked)) != len(blocked) or not set(blocked) <= set(range(rank)):
+        return "blocks an axis twice, or one that isn't there"
+    if any(factor < 2 for _, factor in layout.blocks):
+        return "has a block of less than two elements"
+    if not all(shape[axis].is_const for axis in blocked):
+        return "blocks an axis whose extent isn't constant"
+    if layout.halo and len(layout.halo) != rank:
+        return f"has a halo for {len(layout.halo)} of {rank} axes"
+    if any(before < 0 or after < 0 for before, after in layout.halo):
+        return "has a negative halo"
+    if any(layout.halo_of(axis) != (0, 0) for axis in blocked):
+        return "has a halo around a blocked axis"
+    return ""
+
+
 def blocked_channels(rank: int, block: int, halo: tuple[tuple[int, int], ...] = ()) -> Layout:
     """N, C/block, spatial axes, block: the layout of convolutions; halo is per axis of the tensor."""
     if not any(before or after for before, after in halo):
