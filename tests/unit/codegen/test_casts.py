@@ -3,8 +3,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from hagane.codegen.llvm.compile import compile_module
+from hagane.codegen.llvm.dsl import Module, vector
+from hagane.codegen.llvm.link import link
 from hagane.core.targets import CpuTarget
-from tests.unit.codegen.native import DTYPES, Array, each
+from tests.unit.codegen.native import DTYPES, NEON, V3, V4, V4_ALL, Array, each
 
 LANES = pytest.mark.parametrize("lanes", [1, 4, 16])
 
@@ -82,3 +85,18 @@ def test_native_bf16_differs_in_denormals_only(target: CpuTarget) -> None:
     want = x.astype(DTYPES["bf16"]).astype(np.float32)
     normal = ~(np.abs(x) < 2.0**-126)
     np.testing.assert_array_equal(got[normal], want[normal])
+
+
+@pytest.mark.parametrize("compiled", [V4_ALL, V4, V3, NEON], ids=["v4-all", "v4", "v3", "neon"])
+@pytest.mark.parametrize("lanes", [1, 8, 64])
+def test_no_cast_calls_a_library(compiled: CpuTarget, lanes: int) -> None:
+    module = Module(compiled)
+    f = module.function("k", [("a", "ptr")])
+    for source in DTYPES:
+        for result in DTYPES:
+            value = f.load(vector(lanes, source), f.arg("a"))
+            f.store(f.cast(value, result), f.arg("a"))
+            f.store(f.cast(value, result, signed=False), f.arg("a"))
+            if source[0] != "i" and result[0] == "i" and result != "i1":
+                f.store(f.cast(value, result, saturate=True), f.arg("a"))
+    assert link([compile_module(module.text(), compiled)], ["k"]).imports == ()

@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 
 from hagane.codegen.llvm import math
-from hagane.codegen.llvm.dsl import Module
+from hagane.codegen.llvm.compile import compile_module
+from hagane.codegen.llvm.dsl import Module, vector
+from hagane.codegen.llvm.link import link
 from hagane.core.targets import CpuTarget
-from tests.unit.codegen.native import NEON, Array, each
+from tests.unit.codegen.native import NEON, V3, V4, Array, each
 
 SPECIAL = [
     0.0,
@@ -232,3 +234,23 @@ def test_narrow_types_are_refused() -> None:
     f = Module(NEON).function("k", [("h", "f16")])
     with pytest.raises(TypeError, match="f32 or f64"):
         math.exp(f.arg("h"))
+
+
+@pytest.mark.parametrize("compiled", [V4, V3, NEON], ids=["v4", "v3", "neon"])
+@pytest.mark.parametrize("kind", ["f32", "f64"])
+def test_nothing_is_called_outside(compiled: CpuTarget, kind: str) -> None:
+    """LLVM turns what an instruction set lacks into calls of functions that no loader provides."""
+    module = Module(compiled)
+    functions = [(name, 1) for name in FUNCTIONS] + [
+        ("pow", 2),
+        ("mod", 2),
+        ("sign", 1),
+        ("round_half_even", 1),
+    ]
+    for name, arity in functions:
+        for lanes in (1, module.lanes(kind)):
+            f = module.function(f"{name}{lanes}", [("a", "ptr")])
+            args = [f.load(vector(lanes, kind), f.arg("a"), 64 * i) for i in range(arity)]
+            f.store(getattr(math, name)(*args), f.arg("a"))
+    blob = link([compile_module(module.text(), compiled)], ["exp1"])
+    assert blob.imports == (("fmod",) if kind == "f64" else ())
