@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hagane.core.targets import CpuTarget, can_run
-from hagane.kernels.llvm import conv_depthwise, conv_direct
+from hagane.kernels.llvm import conv_depthwise, conv_direct, conv_stem
 from hagane.kernels.tactic import Tactic
 from tests.differential.conv_cases import Conv
 from tests.differential.harness import check
@@ -42,6 +42,14 @@ DEPTHWISE = [
     Conv(1, 16, (2, 1), 16, (3, 3), begin=(4, 4), group=16),
     Conv(2, 20, (29,), 20, (4,), begin=(1,), end=(3,), group=20),
 ]
+STEM = [
+    Conv(2, 3, (13, 37), 32, (3, 3), strides=(2, 2)),
+    Conv(1, 3, (23, 21), 40, (7, 7), strides=(2, 2), epilogue=ALL),
+    Conv(1, 1, (9, 50), 8, (3, 9), begin=(3, 0), end=(1, 11), dilations=(2, 3), epilogue=()),
+    Conv(2, 4, (5, 18), 48, (3, 3), begin=(-1, -2), end=(0, -3)),
+    Conv(2, 2, (65,), 20, (10,), strides=(4,), begin=(3,), end=(8,)),
+    Conv(1, 3, (2, 1), 16, (3, 3), begin=(4, 5), end=(4, 4)),
+]
 
 
 def _check(tactic: Tactic, conv: Conv, target: CpuTarget, dynamic: str, exact_weights: int = 1) -> None:
@@ -62,6 +70,13 @@ def test_direct(conv: Conv, dynamic: str, target: CpuTarget) -> None:
 @pytest.mark.parametrize("conv", DEPTHWISE, ids=str)
 def test_depthwise(conv: Conv, dynamic: str, target: CpuTarget) -> None:
     _check(conv_depthwise.TACTIC, conv, target, dynamic)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("dynamic", ["", "NHW"])
+@pytest.mark.parametrize("conv", STEM, ids=str)
+def test_stem(conv: Conv, dynamic: str, target: CpuTarget) -> None:
+    _check(conv_stem.TACTIC, conv, target, dynamic)
 
 
 @pytest.mark.parametrize("target", TARGETS)

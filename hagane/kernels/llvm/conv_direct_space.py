@@ -17,7 +17,7 @@ _L1_BYTES = 32 << 10
 _L2_BYTES_PER_CYCLE = 32.0
 # what an unknown extent is taken for: the OCR networks' rows have 40 to 320 columns
 _TYPICAL_EXTENT = 80
-_MOST_DYNAMIC_COLUMNS = 14  # each number of columns has code of its own if the width is unknown
+MOST_DYNAMIC_COLUMNS = 14  # each number of columns has code of its own if the width is unknown
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,11 @@ def most_columns(vectors: int, target: CpuTarget) -> int:
     return (target.num_vector_registers - 1 - vectors) // vectors
 
 
+def tile_cycles(columns: int, vectors: int) -> float:
+    """Cycles of one step of a tile's inner loop: products, loads, or the latency of the sums."""
+    return max(columns * vectors / 2, (columns + vectors) / 2, _FMA_LATENCY)
+
+
 def whole_rows(problem: ConvProblem, target: CpuTarget) -> bool:
     """True if every tile is a whole row, so that padding columns are skipped and no halo is read."""
     width = problem.width[1]
@@ -74,7 +79,7 @@ def direct_space(problem: ConvProblem, target: CpuTarget) -> list[Params]:
     for vectors in range(1, min(per_group, 8) + 1):
         columns = most_columns(vectors, target)
         if not problem.width[1].is_const:
-            columns = min(columns, _MOST_DYNAMIC_COLUMNS)
+            columns = min(columns, MOST_DYNAMIC_COLUMNS)
         if columns < 1 or (whole_rows(problem, target) and columns < problem.width[1].value):
             continue
         for flat in flats:
@@ -102,7 +107,7 @@ def _tile_cost(problem: ConvProblem, vectors: int, columns: int, flat: bool) -> 
         streamed = group * problem.lanes * 4
         from_l2 = streamed / _L2_BYTES_PER_CYCLE if streamed * depth > _L1_BYTES else 0.0
         for size, count in near_equal(extent, columns):
-            step = max(size * group / 2, (size + group) / 2, _FMA_LATENCY, from_l2)
+            step = max(tile_cycles(size, group), from_l2)
             # per tile: the epilogue, a branch or two, the start of the pipeline
             wrapped = size * 2.0 if flat else 0.0
             total += num_groups * count * rows * (step * depth + 2 * size * group + wrapped + 30)

@@ -30,7 +30,7 @@ class Channels:
 
     count: channels; lanes: of a block; unroll: channels whose code is written out. block_bytes: from one
     block of the input to the next; weight_block_bytes: likewise for the weights; vector_bytes: between the
-    streams of output vectors.
+    streams of output vectors; element_bytes: between channels of the input.
     """
 
     count: int
@@ -39,6 +39,7 @@ class Channels:
     block_bytes: Value | int
     weight_block_bytes: int
     vector_bytes: int
+    element_bytes: int = F32_BYTES
 
 
 class Tile:
@@ -75,7 +76,7 @@ class Tile:
         x, w = f.ptr(x, tap.x_offset), f.ptr(w, tap.w_offset)
         lane_bytes = channels.lanes * F32_BYTES
         with f.loop_nonempty(0, count, channels.unroll, keep=True) as first:
-            x_first, w_first = f.ptr(x, first * F32_BYTES), f.ptr(w, first * lane_bytes)
+            x_first, w_first = f.ptr(x, first * channels.element_bytes), f.ptr(w, first * lane_bytes)
             self._add_channels(x_first, w_first, tap, channels, lane_bytes)
 
     def _add_channels(self, x: Value, w: Value, tap: Tap, channels: Channels, lane_bytes: int) -> None:
@@ -88,7 +89,8 @@ class Tile:
                 for v in range(self.vectors)
             ]
             for p in live:
-                element = f.load_broadcast("f32", self.type.lanes, x, self.pixels[p] + channel * F32_BYTES)
+                place = self.pixels[p] + channel * channels.element_bytes
+                element = f.load_broadcast("f32", self.type.lanes, x, place)
                 sums[p] = [f.fma(element, b, s) for b, s in zip(weights, sums[p], strict=True)]
         for p in live:
             for var, value in zip(self.sums[p], sums[p], strict=True):
