@@ -146,11 +146,13 @@ def _depends(scalar: Scalar, name: str, offsets: dict[int, Expr], memo: dict[int
             memo[key] = mentions(scalar.expr, name)
         elif isinstance(scalar, Load):
             memo[key] = mentions(offsets[key], name)
-        else:
-            extents = scalar.axes if isinstance(scalar, Reduce) else ()
-            memo[key] = any(mentions(a.extent, name) for a in extents) or any(
-                _depends(c, name, offsets, memo) for c in children(scalar)
+        elif isinstance(scalar, Reduce):
+            bound = any(axis.sym.name == name for axis in scalar.axes)  # its own loop, not the one asked about
+            memo[key] = any(mentions(a.extent, name) for a in scalar.axes) or (
+                not bound and _depends(scalar.body, name, offsets, memo)
             )
+        else:
+            memo[key] = any(_depends(c, name, offsets, memo) for c in children(scalar))
     return memo[key]
 
 
