@@ -1,4 +1,4 @@
-"""Running sums along an axis: cumsum."""
+"""Running sums and products along an axis: cumsum, cumprod."""
 
 from __future__ import annotations
 
@@ -14,26 +14,28 @@ from hagane.ir.scalar import Guard, Index, Read, Scalar, at_least, below, cast, 
 from hagane.ops.loops import accumulator, loops
 from hagane.ops.shapes import normal_axis
 
+_START = {"cumsum": 0, "cumprod": 1}
+
 
 def _infer(node: Node) -> list[Type]:
     x = node.input(0)
     normal_axis(node.attrs["axis"], x.rank)
     if not (x.dtype.is_float or x.dtype.is_int):
-        raise ModelError(f"cumsum takes numbers, not {x.dtype}")
+        raise ModelError(f"{node.op} takes numbers, not {x.dtype}")
     return [x.type]
 
 
-def _reference(attrs: Attrs, x: Array) -> Array:
+def _accumulated(op: str, attrs: Attrs, x: Array) -> Array:
     axis, reverse = attrs["axis"], attrs["reverse"]
     ordered = np.flip(x, axis) if reverse else x
     with np.errstate(all="ignore"):
-        sums = np.cumsum(ordered, axis=axis, dtype=x.dtype)
+        running = (np.cumsum if op == "cumsum" else np.cumprod)(ordered, axis=axis, dtype=x.dtype)
     if attrs["exclusive"]:
-        sums = np.roll(sums, 1, axis=axis)
+        running = np.roll(running, 1, axis=axis)
         first = [slice(None)] * x.ndim
         first[axis] = slice(0, 1)
-        sums[tuple(first)] = 0
-    return np.asarray(np.flip(sums, axis) if reverse else sums)
+        running[tuple(first)] = _START[op]
+    return np.asarray(np.flip(running, axis) if reverse else running)
 
 
 def _define(node: Node, read: Read, index: Index, output: int) -> Scalar:
@@ -47,7 +49,8 @@ def _define(node: Node, read: Read, index: Index, output: int) -> Scalar:
     else:
         counted = below(k, here) if exclusive else at_least(here, k)
     term = cast(read(0, (*index[:axis], k, *index[axis + 1 :])), wide)
-    return cast(nest.reduce("sum", Guard(wide, counted, term, lit(wide, 0))), x.dtype)
+    start = lit(wide, _START[node.op])
+    return cast(nest.reduce(node.op.removeprefix("cum"), Guard(wide, counted, term, start)), x.dtype)
 
 
 def _elements(node: Node) -> tuple[Expr, ...] | None:
@@ -55,11 +58,12 @@ def _elements(node: Node) -> tuple[Expr, ...] | None:
     if known is None:
         return None
     ordered = known[::-1] if node.attrs["reverse"] else known
-    sums, total = [], const(0)
+    running, total = [], const(_START[node.op])
     for value in ordered:
-        sums.append(total if node.attrs["exclusive"] else total + value)
-        total = total + value
-    return tuple(sums[::-1] if node.attrs["reverse"] else sums)
+        following = total + value if node.op == "cumsum" else total * value
+        running.append(total if node.attrs["exclusive"] else following)
+        total = following
+    return tuple(running[::-1] if node.attrs["reverse"] else running)
 
 
 def _samples() -> Iterable[Sample]:
@@ -70,11 +74,19 @@ def _samples() -> Iterable[Sample]:
             attrs = {"exclusive": exclusive, "reverse": reverse}
             yield Sample((x,), {"axis": 1, **attrs}, dynamic=((0, 1), (0, 2)))
             yield Sample((x[0],), {"axis": -1, **attrs}, dynamic=((0, 0),))
-            yield Sample((rng.integers(-99, 99, 7),), {"axis": 0, **attrs})
+            yield Sample((rng.integers(-9, 9, 7),), {"axis": 0, **attrs})
             yield Sample((x[:, :1],), {"axis": 1, **attrs})
     plain = {"axis": 0, "exclusive": False, "reverse": False}
     yield Sample((np.array([1, np.inf, 2, -np.inf, 3], np.float32),), plain)
     yield Sample((x[:, :0],), plain)
 
 
-register(OpDef("cumsum", "scan", _infer, _reference, _define, _elements, _samples))
+def _cumulative(op: str) -> None:
+    def reference(attrs: Attrs, x: Array) -> Array:
+        return _accumulated(op, attrs, x)
+
+    register(OpDef(op, "scan", _infer, reference, _define, _elements, _samples))
+
+
+_cumulative("cumsum")
+_cumulative("cumprod")
