@@ -29,6 +29,8 @@ class Memory(Casts):
         type = as_type(type)
         if type.kind == "i1":
             return self.load(type.with_kind("i8"), base, byte_offset).ne(0)
+        if type.kind == "bf16":  # LLVM expands memory operations on bf16 into library calls on some targets
+            return self.bitcast(self.load(type.as_int, base, byte_offset, align), type)
         place = self.ptr(base, byte_offset)
         return self.emit(f"load {type.llvm}, {place.typed}, align {align or type.element_bytes}", type)
 
@@ -43,6 +45,8 @@ class Memory(Casts):
         """Stores a value. nontemporal writes around the cache; it wants the full alignment of the vector."""
         if value.type.kind == "i1":
             value = self.cast(value, i8)
+        if value.type.kind == "bf16":
+            value = self.bitcast(value, value.type.as_int)
         place = self.ptr(base, byte_offset)
         hint = ", !nontemporal !3" if nontemporal else ""
         self.raw(f"store {value.typed}, {place.typed}, align {align or value.type.element_bytes}{hint}")
@@ -54,6 +58,8 @@ class Memory(Casts):
         type = as_type(type)
         if type.kind == "i1":
             return self.masked_load(type.with_kind("i8"), base, mask, byte_offset, fill).ne(0)
+        if type.kind == "bf16" and fill == 0:
+            return self.bitcast(self.masked_load(type.as_int, base, mask, byte_offset), type)
         place = self.ptr(base, byte_offset)
         rest = self.const(type, fill)
         if not type.is_vector:
@@ -70,6 +76,8 @@ class Memory(Casts):
         """Stores the lanes whose mask is set."""
         if value.type.kind == "i1":
             value = self.cast(value, i8)
+        if value.type.kind == "bf16":
+            value = self.bitcast(value, value.type.as_int)
         place = self.ptr(base, byte_offset)
         if not value.type.is_vector:
             with self._function.if_(mask):
@@ -97,6 +105,9 @@ class Memory(Casts):
             return self.masked_load(element, base, mask, offset, fill)
         if element.kind == "i1":
             return self.gather("i8", base, byte_offsets, mask, fill).ne(0)
+        if element.kind == "bf16" and fill == 0:
+            bits = self.gather("i16", base, byte_offsets, mask)
+            return self.bitcast(bits, element.with_lanes(lanes))
         type = element.with_lanes(lanes)
         places = self._places(base, byte_offsets)
         mask = mask if mask is not None else self.const(f"{lanes}xi1", 1)
@@ -110,6 +121,8 @@ class Memory(Casts):
         """Stores one element per lane, each at its own offset; where offsets meet, the highest lane wins."""
         if value.type.kind == "i1":
             value = self.cast(value, i8)
+        if value.type.kind == "bf16":
+            value = self.bitcast(value, value.type.as_int)
         if not value.type.is_vector:
             offset = self.cast(byte_offsets, i64)
             if mask is None:

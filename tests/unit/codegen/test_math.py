@@ -254,3 +254,15 @@ def test_nothing_is_called_outside(compiled: CpuTarget, kind: str) -> None:
             f.store(getattr(math, name)(*args), f.arg("a"))
     blob = link([compile_module(module.text(), compiled)], ["exp1"])
     assert blob.imports == (("fmod",) if kind == "f64" else ())
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@CASES
+def test_a_result_does_not_depend_on_the_number_of_lanes(target: CpuTarget, name: str) -> None:
+    _, low, high, _ = FUNCTIONS[name]
+    x = np.resize(_samples(np.float32, low, high, 1 << 10), 1 << 12)
+    one, *others = [
+        each(target, lambda f, v: getattr(math, name)(v), n, x, out="f32") for n in (1, 2, 8, 16, 32)
+    ]
+    for other in others:
+        np.testing.assert_array_equal(one, other)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from hagane.codegen.llvm.types import Type, i32
@@ -89,14 +89,24 @@ def _from_bits(bits: Value, type: Type) -> Value:
 
 def scale(y: Value, n: Value, n_bits: Value, offset: int = 0) -> Value:
     """y * 2**(n + offset), right also where it overflows or is denormal; n_bits is n + magic."""
-    f, fmt = y.f, format_of(y)
-    if f.module.target.arch == "x86-64-v4" and y.type.nbytes in (16, 32, 64):
-        return _scalef(y, n + offset if offset else n)
+    fmt = format_of(y)
+    if _has_avx512(y):
+        return _on_registers(_scalef, y, n + offset if offset else n)
     whole = n_bits - (fmt.magic_bits - offset)
     half = whole.ashr(1)
     first = from_bits((half + fmt.bias) << fmt.mantissa_bits)
     second = from_bits((whole - half + fmt.bias) << fmt.mantissa_bits)
     return y * first * second
+
+
+def divide(a: Value, d: Value) -> Value:
+    """a / d for a divisor that is far from zero and infinity, to 0.51 ulp; faster than a division on AVX-512.
+
+    A 512-bit division occupies its unit for 16 cycles; this is four instructions for the multipliers.
+    """
+    if is_single(a) and _has_avx512(a):
+        return _on_registers(_divide_by_reciprocal, a, d)
+    return a / d
 
 
 def _scalef(y: Value, n: Value) -> Value:
@@ -108,18 +118,43 @@ def _scalef(y: Value, n: Value) -> Value:
     return f.intrinsic(name, type, *args)
 
 
-def divide(a: Value, d: Value) -> Value:
-    """a / d for a divisor that is far from zero and infinity, to 0.51 ulp; faster than a division on AVX-512.
-
-    A 512-bit division occupies its unit for 16 cycles; this is four instructions for the multipliers.
-    """
+def _divide_by_reciprocal(a: Value, d: Value) -> Value:
     f, type = a.f, a.type
-    if f.module.target.arch != "x86-64-v4" or type.kind != "f32" or type.lanes not in (4, 8, 16):
-        return a / d
     mask = f.const("i16" if type.lanes == 16 else "i8", -1)
     guess = f.intrinsic(f"llvm.x86.avx512.rcp14.ps.{8 * type.nbytes}", type, d, f.poison(type), mask)
     quotient = a * guess
     return f.fma(f.fma(-d, quotient, a), guess, quotient)
+
+
+def _has_avx512(x: Value) -> bool:
+    """Whether AVX-512's own instructions can serve; vectors of odd lengths are left to LLVM."""
+    return x.f.module.target.arch == "x86-64-v4" and x.type.lanes & (x.type.lanes - 1) == 0
+
+
+def _on_registers(op: Callable[[Value, Value], Value], a: Value, b: Value) -> Value:
+    """Applies op, which wants whole registers, to any power of two of lanes.
+
+    A scalar takes the same instructions as a vector: a row's result must not depend on which of its elements
+    fall into a tail.
+    """
+    f, type = a.f, a.type
+    if type.nbytes > 64:
+        half = type.lanes // 2
+        low, high = (_on_registers(op, f.slice(a, at, half), f.slice(b, at, half)) for at in (0, half))
+        return f.concat(low, high)
+    if type.nbytes >= 16:
+        return op(a, b)
+    lanes = 16 // type.element_bytes
+    wide = op(_widen(a, lanes), _widen(b, lanes))
+    return f.slice(wide, 0, type.lanes)
+
+
+def _widen(x: Value, lanes: int) -> Value:
+    """More lanes, of any content."""
+    f = x.f
+    if not x.type.is_vector:
+        return f.insert(f.poison(x.type.with_lanes(lanes)), 0, x)
+    return f.shuffle(x, None, [*range(x.type.lanes), *[-1] * (lanes - x.type.lanes)])
 
 
 def with_sign(magnitude: Value, x: Value) -> Value:
