@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Mapping
 from math import prod
@@ -12,15 +11,14 @@ import numpy as np
 
 from hagane.core.dtypes import DType, from_numpy
 from hagane.core.errors import HaganeError
-from hagane.core.symbolic import Expr, const, parse_expr, sym
+from hagane.core.symbolic import Expr, const, sym
+from hagane.ir.dim_text import read_dim
 from hagane.ir.graph import Array, Shape, Type, Value, constant
 from hagane.ir.layout import Layout, parse_layout
 from hagane.ir.scanner import Scanner
 from hagane.ir.text import INLINE_ELEMENTS
 from hagane.plan.model import Recipe, RecipeNode
 
-MAX_TERMS = 256  # of a dim: printed ones are sums of products, a product of sums could explode
-MAX_EXPR_CHARS = 4000
 MAX_NESTED_TUPLES = 16
 
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -114,16 +112,9 @@ class Literals:
         if text.isdecimal() and len(text) < 40:
             return const(int(text))
         try:
-            if (
-                len(text) > MAX_EXPR_CHARS
-                or _most_terms(ast.parse(text.strip(), mode="eval").body) > MAX_TERMS
-            ):
-                line.fail("the expression is too large")
-            found = parse_expr(text, self._symbols)
+            found = read_dim(text, self._symbols)
         except HaganeError as error:
             line.fail(error.what)
-        except (SyntaxError, ValueError, ArithmeticError, TypeError, RecursionError, MemoryError):
-            line.fail(f"{text[:80]!r} is no dim expression")
         for symbol in found.symbols():
             if symbol.name not in self._symbols:
                 line.fail(f"nothing is said about symbol {symbol.name} after 'where'")
@@ -283,17 +274,3 @@ def _split(text: str) -> list[str]:
             start = position + 1
     last = text[start:].strip()
     return [*parts, last] if parts or last else []
-
-
-def _most_terms(node: ast.expr) -> int:
-    """An upper bound of how many terms an expression has when multiplied out."""
-    match node:
-        case ast.BinOp(left=left, op=ast.Mult(), right=right):
-            return max(1, _most_terms(left)) * max(1, _most_terms(right))
-        case ast.BinOp(left=left, right=right):
-            return _most_terms(left) + _most_terms(right)
-        case ast.UnaryOp(operand=operand):
-            return _most_terms(operand)
-        case ast.Call(args=args):
-            return sum(map(_most_terms, args))
-    return 1
