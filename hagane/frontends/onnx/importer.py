@@ -220,17 +220,17 @@ class Importer:
         if domain not in place.opsets and (domain or not place.opsets):
             raise ModelError(f"the model uses ops of the domain {domain!r} without importing it")
         convert = find_converter(domain, node.op_type, place.opset(domain))
-        if convert is None:
-            given = Attributes(node, place.attributes, self.reader).given()
-            expanded = schema_function(node, list(given.values()), place.opset(domain), entries)
-            if expanded is None:
-                raise self._unsupported(node, domain)
-            return self._expand(expanded, node, name, entries, place, emit)
-        attributes = Attributes(node, place.attributes, self.reader)
-        context = NodeContext(self, place, emit, node, name, entries, attributes)
-        result = convert(context)
-        attributes.check_all_read()
-        return [result] if isinstance(result, (Value, SequenceEntry, OptionalEntry)) else result
+        if convert is not None:
+            attributes = Attributes(node, place.attributes, self.reader)
+            result = convert(NodeContext(self, place, emit, node, name, entries, attributes))
+            if result is not None:
+                attributes.check_all_read()
+                return [result] if isinstance(result, (Value, SequenceEntry, OptionalEntry)) else result
+        given = Attributes(node, place.attributes, self.reader).given()
+        expanded = schema_function(node, list(given.values()), place.opset(domain), entries)
+        if expanded is None:
+            raise self._unsupported(node, domain)
+        return self._expand(expanded, node, name, entries, place, emit)
 
     def _unsupported(self, node: NodeProto, domain: str) -> ModelError:
         op = f"{domain}.{node.op_type}" if domain else node.op_type

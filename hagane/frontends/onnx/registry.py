@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from hagane.frontends.onnx.context import NodeContext
     from hagane.frontends.onnx.scope import Entry
 
-Result = Union[Value, "Sequence[Entry | None]", "Entry"]
+Result = Union[Value, "Sequence[Entry | None]", "Entry", None]
+"""What a converter gives: the outputs, or None for the function that ONNX defines the op by."""
 Converter = Callable[["NodeContext"], Result]
 
 _CONVERTERS: dict[tuple[str, str], dict[int, Converter]] = {}

@@ -57,8 +57,6 @@ def pow(ctx: NodeContext) -> Value:
 def mod(ctx: NodeContext) -> Value:
     """fmod=1: the sign of the dividend, as C's fmod; else the sign of the divisor."""
     fmod = ctx.attrs.flag("fmod", False)
-    if not fmod and ctx.input(0).dtype.is_float:
-        raise ModelError("Mod of floats needs the attribute fmod=1")
     return ctx.op("fmod" if fmod else "mod", ctx.input(0), ctx.input(1))
 
 
@@ -66,7 +64,12 @@ def mod(ctx: NodeContext) -> Value:
 def bit_shift(ctx: NodeContext) -> Value:
     """direction is LEFT or RIGHT."""
     direction = ctx.attrs.choice("direction", "", ("LEFT", "RIGHT"))
-    return ctx.op(f"shift_{direction.lower()}", ctx.input(0), ctx.input(1))
+    x, amount = ctx.input(0), ctx.input(1)
+    if x.dtype.is_signed:  # a negative amount counts as one beyond the width; the sign fills from the left
+        last = ctx.scalar_like(amount, x.dtype.bits - 1 if direction == "RIGHT" else x.dtype.bits)
+        negative = ctx.op("lt", amount, ctx.scalar_like(amount, 0))
+        amount = ctx.op("where", negative, last, ctx.op("min", amount, last))
+    return ctx.op(f"shift_{direction.lower()}", x, amount)
 
 
 @converter(*VARIADIC, since=6)
@@ -155,6 +158,23 @@ def cast_to(ctx: NodeContext, x: Value, to: DType) -> Value:
     ctx.attrs.ignore("round_mode")  # only concerns float8e8m0
     if DType.STRING in (x.dtype, to) and x.dtype is not to:
         raise ModelError(f"Cast from {x.dtype} to {to} is not supported: strings stay on the host")
-    if not saturate and to.is_float and to.bits <= 8:
-        raise ModelError(f"Cast to {to} with saturate=0 is not supported", next_step="export with saturate=1")
-    return ctx.emit.cast(x, to)
+    result = ctx.emit.cast(x, to)
+    if saturate or to not in OVERFLOW or not x.dtype.is_float:
+        return result
+    limit, ties_overflow, infinite = OVERFLOW[to]
+    over = ctx.op("ge" if ties_overflow else "gt", ctx.op("abs", x), ctx.scalar_like(x, limit))
+    lost = ctx.emit.scalar(float("inf") if infinite else float("nan"), to)
+    if infinite:
+        negative = ctx.op("lt", x, ctx.scalar_like(x, 0))
+        lost = ctx.op("where", negative, ctx.emit.scalar(float("-inf"), to), lost)
+    return ctx.op("where", over, lost, result)
+
+
+# Where a cast to float8 overflows without saturation: the value midway between the largest number and what
+# would be next, whether that value itself overflows, and whether the result is infinite rather than NaN.
+OVERFLOW = {
+    DType.F8E4M3: (464.0, False, False),
+    DType.F8E4M3FNUZ: (248.0, True, False),
+    DType.F8E5M2: (61440.0, True, True),
+    DType.F8E5M2FNUZ: (61440.0, True, False),
+}

@@ -32,7 +32,10 @@ def dropout(ctx: NodeContext) -> list[Value]:
     ratio, training = ctx.const_value(1), ctx.const_value(2)
     may_train = ctx.optional(2) is not None and (training is None or bool(training.any()))
     if may_train and (ratio is None or float(ratio.reshape(())) != 0.0):
-        raise ModelError("Dropout in training mode is not supported", next_step="export it for inference")
+        raise ModelError(
+            "Dropout in training mode is only supported with a ratio of 0 that is known at import",
+            next_step="export it for inference",
+        )
     if not ctx.has_output(1):
         return [x]
     mask_type = DType.BOOL if ctx.opset >= 10 else x.dtype

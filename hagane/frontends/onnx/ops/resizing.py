@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from hagane.frontends.onnx.context import NodeContext
 from hagane.frontends.onnx.ops.padding import as_int
 from hagane.frontends.onnx.registry import converter
 from hagane.ir.graph import Value
+from hagane.ops.resize_define import simplest
 
 COORDINATES = (
     "half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric",
@@ -26,7 +26,7 @@ def scaled_dim(extent: Expr, scale: float) -> Expr:
     """floor(extent * scale) in 32 bits, as runtimes do; a dynamic extent takes the nearest fraction."""
     if extent.is_const:
         return const(int(np.floor(np.float32(extent.value) * np.float32(scale))))
-    ratio = Fraction(scale).limit_denominator(4096)
+    ratio = simplest(scale)
     return (extent * ratio.numerator) // ratio.denominator
 
 
