@@ -11,11 +11,11 @@ import numpy as np
 
 from hagane.core.dtypes import DType
 from hagane.core.errors import ShapeError
-from hagane.core.symbolic import Expr
-from hagane.ir.graph import Array, Node, Type
+from hagane.core.symbolic import Expr, emax, emin, provably_nonneg
+from hagane.ir.graph import Array, Node, Type, Value
 from hagane.ir.registry import Attrs, OpDef, Sample, register
 from hagane.ir.scalar import Guard, Index, IndexValue, Read, Scalar, cast, fn
-from hagane.ops.indexing import let_position
+from hagane.ops.indexing import let_index, let_position
 from hagane.ops.shapes import normal_axis
 
 
@@ -30,6 +30,11 @@ def _infer_gather(node: Node) -> list[Type]:
     axis = normal_axis(node.attrs["axis"], x.rank)
     if x.rank == 0:
         raise ShapeError(f"gather needs an axis to read along, and {x} has none")
+    if positions.data is not None and positions.data.size and x.shape[axis].is_const:
+        low, high, extent = int(positions.data.min()), int(positions.data.max()), x.shape[axis].value
+        if low < -extent or high >= extent:
+            wrong = high if high >= extent else low
+            raise ShapeError(f"gather reads position {wrong} of axis {axis} of {x}, which has {extent}")
     return [Type(x.dtype, (*x.shape[:axis], *positions.shape, *x.shape[axis + 1 :]))]
 
 
@@ -38,13 +43,40 @@ def _define_gather(node: Node, read: Read, index: Index, output: int) -> Scalar:
     axis = normal_axis(node.attrs["axis"], x.rank)
     after = axis + positions.rank
     at = index[axis:after]
-    if positions.is_const and positions.data is not None and positions.data.size == 1:
-        only = int(positions.data.reshape(-1)[0])
-        fixed = x.shape[axis] + only if only < 0 else x.shape[axis] * 0 + only
-        return read(0, (*index[:axis], fixed, *index[after:]))
-    return let_position(
-        node, at, read(1, at), x.shape[axis], lambda p: read(0, (*index[:axis], p, *index[after:]))
-    )
+    known = _known_position(positions, x.shape[axis])
+    if known is not None:
+        return read(0, (*index[:axis], known, *index[after:]))
+
+    def element(p: Expr) -> Scalar:
+        return read(0, (*index[:axis], p, *index[after:]))
+
+    if _surely_inside(positions, x.shape[axis]):
+        return let_index(node, at, cast(read(1, at), DType.I64), x.shape[axis], element)
+    return let_position(node, at, read(1, at), x.shape[axis], element)
+
+
+def _known_position(positions: Value, extent: Expr) -> Expr | None:
+    """The only position, where its value is known: a constant, or dims that surely lie within the axis.
+
+    A constant is held within a dynamic axis, except for the first and the last element, which any axis has.
+    """
+    if positions.elements is None or len(positions.elements) != 1:
+        return None
+    position = positions.elements[0]
+    if position.is_const and -1 <= position.value <= 0:
+        return position if position == 0 else extent - 1
+    if position.is_const:
+        return emin(position, extent - 1) if position.value > 0 else emax(position + extent, 0)
+    inside = provably_nonneg(position) and provably_nonneg(extent - 1 - position)
+    return position if inside else None
+
+
+def _surely_inside(positions: Value, extent: Expr) -> bool:
+    """Whether the positions are constants that need neither wrapping nor clamping."""
+    data = positions.data
+    if data is None or data.size == 0 or not extent.is_const:
+        return False
+    return bool(data.min() >= 0 and data.max() < extent.value)
 
 
 def _gather_elements_content(node: Node) -> tuple[Expr, ...] | None:
