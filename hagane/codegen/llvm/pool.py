@@ -128,6 +128,7 @@ class _Child:
         package_root = str(Path(hagane.__file__).parents[1])
         known = os.environ.get("PYTHONPATH")
         path = package_root + (os.pathsep + known if known else "")
+        self._ended = False
         self._complaints: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 (end() closes it)
         # not multiprocessing: that imports the caller's main script again, in the child
         self._process = subprocess.Popen(
@@ -165,6 +166,8 @@ class _Child:
                 answer = read_message(_pipe(self._process.stdout))
         finally:
             watch.cancel()
+        if self._ended:
+            raise RuntimeError("the pool was closed")
         timed_out = time.monotonic() - started >= timeout_s
         if answer is None or timed_out:
             cause = self._cause_of_death()
@@ -188,6 +191,7 @@ class _Child:
 
     def end(self) -> None:
         """Ends the process at once, and waits for that."""
+        self._ended = True
         self._process.kill()
         self._process.wait()
         for stream in (self._process.stdin, self._process.stdout, self._complaints):

@@ -91,8 +91,9 @@ def test_pool_survives_an_abort_of_llvm() -> None:
             with pytest.raises(InternalError, match="Cannot select") as caught:
                 pool.submit(ABORTS, V3).result()
             Path(caught.value.where["LLVM IR"]).unlink()
-        with pytest.raises(InternalError, match="expected"):
+        with pytest.raises(InternalError, match="expected") as caught:
             pool.submit("nonsense", V3).result()
+        Path(caught.value.where["LLVM IR"]).unlink()
         assert pool.submit(_tile(V3, 2), V3).result().startswith(b"\x7fELF")
 
 
@@ -122,6 +123,8 @@ def test_pool_leaves_no_process_and_cancels_what_waits() -> None:
     assert time.monotonic() - started < 5
     assert _children() == before
     assert all(future.done() for future in futures)
+    # neither cancelling nor stopping is a failure of ours to report
+    assert not any(isinstance(f.exception(), InternalError) for f in futures if not f.cancelled())
     with pytest.raises(RuntimeError, match="closed"):
         pool.submit("", V4)
 
