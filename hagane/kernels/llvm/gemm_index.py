@@ -85,8 +85,7 @@ def collapse(expr: Expr, axes: Sequence[Axis], flat: Expr) -> Expr | None:
 
 @dataclass(frozen=True)
 class Access:
-    """An operand of a product as strides in elements: base + row * rows + step * k; base mentions batch axes
-    only."""
+    """An operand of a product in elements: base + rows * row + step * k; base mentions batch axes only."""
 
     operand: int
     base: Expr
@@ -98,7 +97,7 @@ class Access:
 class Product:
     """A matrix product taken apart: C[batch, rows, column] = sum over depth of A times B.
 
-    index: the anchor's own index over all its axes, in order. b_rows is B's stride along the column axis.
+    index: the anchor's own index over all its axes, in order. B's rows are its columns.
     """
 
     batch: tuple[Axis, ...]
@@ -139,14 +138,12 @@ def analyse(region: Region, merge_rows: bool) -> Product | None:
     column, leading = axes[-1], axes[:-1]
     num_rows = len(leading) if merge_rows else min(1, anchor.input(0).rank - 1)
     batch, rows = leading[: len(leading) - num_rows], leading[len(leading) - num_rows :]
-    a = _access(region, reads[0], batch, rows, depth)
-    b = _access(region, reads[1], batch, (column,), depth)
+    a = access(region, reads[0], rows, depth)
+    b = access(region, reads[1], (column,), depth)
     return None if a is None or b is None else Product(batch, rows, column, depth, index, a, b)
 
 
-def _access(
-    region: Region, read: Scalar, batch: Sequence[Axis], rows: Sequence[Axis], depth: Axis
-) -> Access | None:
+def access(region: Region, read: Scalar, rows: Sequence[Axis], depth: Axis) -> Access | None:
     """The strides of a load over merged rows and k; None if it is no load, or not linear in them."""
     if not isinstance(read, Load):
         return None

@@ -7,6 +7,7 @@ if not, every height up to the highest has a function, and rows are spread evenl
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -58,14 +59,17 @@ class Sums:
 
 
 class HeightFunctions:
-    """The product of a tile whose height is known at run time: a function for each height, made when first
-    used.
+    """The product of a tile whose height is known at run time: a function per height, made when first used.
 
-    What is constant in the first call (strides, depth) is taken to be constant in all.
+    What is constant in the first call (strides, depth) is taken to be constant in all. heights: those that
+    occur, all by default.
     """
 
-    def __init__(self, module: Module, f: Function, tile: Tile, slug: str = "h") -> None:
+    def __init__(
+        self, module: Module, f: Function, tile: Tile, slug: str = "h", heights: Sequence[int] = ()
+    ) -> None:
         self.module, self.f, self.tile, self.slug = module, f, tile, slug
+        self.heights = tuple(heights) or tuple(range(1, tile.rows + 1))
         self._functions: dict[int, Function] = {}
 
     def call(self, height: Value, depth: Operand, a: Rows, b: Panel, out: Sums) -> None:
@@ -73,8 +77,8 @@ class HeightFunctions:
         f = self.f
         numbers = [f.literal(x, "i64") for x in (a.row, a.step, b.step, depth, out.row)]
         masks = [m for m in b.masks if m is not None]
-        for h in range(1, self.tile.rows + 1):
-            with f.if_(height.eq(h)):
+        for h in self.heights:
+            with contextlib.nullcontext() if len(self.heights) == 1 else f.if_(height.eq(h)):
                 function = self._function(h, numbers, b.masks)
                 f.call(function, a.pointer, b.pointer, out.pointer, *numbers, *masks)
 
