@@ -49,7 +49,7 @@ class Case:
     """A graph whose nodes make one region, and values of its inputs."""
 
     graph: Graph
-    feed: Mapping[str, Array]
+    feed: dict[str, Array]
 
     @property
     def dims(self) -> dict[str, int]:
@@ -221,12 +221,13 @@ def check(
     exact: bool = False,
     extra_halo: int = 0,
     c: float = 2.0,
+    error_tile: int = 1,
     threads: tuple[int, ...] = (1, 2, 3),
 ) -> Runner:
     """Compares each thread count with the interpreter; all must give the same bits. Returns the runner."""
     runner = prepare(tactic, case, target, params, extra_halo)
     expected = list(interpreter.run(case.graph, case.feed).values())
-    bounds = [np.zeros_like(e) for e in expected] if exact else error_bounds(case, c)
+    bounds = [np.zeros_like(e) for e in expected] if exact else error_bounds(case, c, error_tile)
     first: list[Array] | None = None
     for num_threads in threads:
         results = runner.run(num_threads)
@@ -252,10 +253,11 @@ def _compare(result: Array, want: Array, bound: Array, what: str) -> None:
         )
 
 
-def error_bounds(case: Case, c: float = 2.0) -> list[Array]:
+def error_bounds(case: Case, c: float = 2.0, tile: int = 1) -> list[Array]:
     """Per output c * (u_out*|y| + sqrt(K)*u_acc*sum|a||b|), the second part carried through the epilogue.
 
     To u_out*|y| comes the rounding of what the epilogue computes on the way, which may be larger than y.
+    tile: sum|a||b| is its largest in tiles of so many rows and columns, as in Winograd convolution.
     """
     graph = case.graph
     anchors = [n for n in graph.nodes if op_def(n.op).kind == "contraction"]
@@ -276,11 +278,21 @@ def error_bounds(case: Case, c: float = 2.0) -> list[Array]:
     attrs = {k: interpreter.concrete(a, case.dims) for k, a in anchor.attrs.items()}
     magnitude = op_def(anchor.op).reference(attrs, *[None if a is None else np.abs(a) for a in arrays])
     num_terms = _num_terms(anchor, arrays)
-    delta = c * np.sqrt(num_terms) * 2.0**-24 * np.asarray(magnitude)
+    delta = c * np.sqrt(num_terms) * 2.0**-24 * _largest_in_tiles(np.asarray(magnitude), tile)
     moved = [_shifted(graph, anchor, case, values[anchor.output] + sign * delta) for sign in (1, -1)]
     centre = _shifted(graph, anchor, case, values[anchor.output])
     spread = [np.maximum(np.abs(a - m), np.abs(b - m)) for a, b, m in zip(*moved, centre, strict=True)]
     return [p + s for p, s in zip(plain, spread, strict=True)]
+
+
+def _largest_in_tiles(array: Array, tile: int) -> Array:
+    if tile == 1:
+        return array
+    for axis in (array.ndim - 2, array.ndim - 1):
+        starts = np.arange(0, array.shape[axis], tile)
+        largest = np.maximum.reduceat(array, starts, axis)
+        array = np.repeat(largest, tile, axis).take(np.arange(array.shape[axis]), axis)
+    return array
 
 
 def _watched(graph: Graph, feed: Mapping[str, Array]) -> dict[Value, Array]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
 from hagane.core.targets import CpuTarget, can_run
-from hagane.kernels.llvm import conv_depthwise, conv_direct, conv_stem
+from hagane.kernels.llvm import conv_depthwise, conv_direct, conv_stem, conv_winograd
 from hagane.kernels.tactic import Tactic
 from tests.differential.conv_cases import Conv
 from tests.differential.harness import check
@@ -50,6 +53,11 @@ STEM = [
     Conv(2, 2, (65,), 20, (10,), strides=(4,), begin=(3,), end=(8,)),
     Conv(1, 3, (2, 1), 16, (3, 3), begin=(4, 5), end=(4, 4)),
 ]
+WINOGRAD = [
+    Conv(2, 20, (13, 11), 33, (3, 3), epilogue=ALL),
+    Conv(1, 32, (12, 16), 32, (3, 3), begin=(0, 0)),
+    Conv(1, 16, (10, 27), 80, (3, 3), begin=(2, 0), end=(0, 3), epilogue=()),
+]
 
 
 def _check(tactic: Tactic, conv: Conv, target: CpuTarget, dynamic: str, exact_weights: int = 1) -> None:
@@ -77,6 +85,18 @@ def test_depthwise(conv: Conv, dynamic: str, target: CpuTarget) -> None:
 @pytest.mark.parametrize("conv", STEM, ids=str)
 def test_stem(conv: Conv, dynamic: str, target: CpuTarget) -> None:
     _check(conv_stem.TACTIC, conv, target, dynamic)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("dynamic", ["", "NHW"])
+@pytest.mark.parametrize("conv", WINOGRAD, ids=str)
+def test_winograd(conv: Conv, dynamic: str, target: CpuTarget) -> None:
+    tactic = conv_winograd.TACTIC
+    check(tactic, conv.case(dynamic), target, c=tactic.error_factor, error_tile=4)
+    # 576 is the square of the transform's denominators
+    exact = replace(conv, epilogue=("bias", "relu")).case(dynamic, exact=True, weight_multiple=576)
+    exact.feed["x"] = np.sign(exact.feed["x"])
+    check(tactic, exact, target, exact=True, extra_halo=1, threads=(2,))
 
 
 @pytest.mark.parametrize("target", TARGETS)
