@@ -1,8 +1,8 @@
 """conv_direct: convolution over blocked channels, accumulated in register tiles of columns by output vectors.
 
 One kernel covers any strides, dilations and padding. Rows of the padding are skipped by the bounds of the
-loop over kernel rows; columns of the padding come from the input's halo, or are skipped where a tile is a
-whole row.
+loop over kernel rows. Columns of the padding are skipped where a tile is a whole row; elsewhere the few
+pixels that may meet them have addresses of their own, of zeros where need be. Only wide padding needs a halo.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from hagane.kernels.llvm.halo import zero_halo
 from hagane.kernels.packing import Packing, packing_of
 from hagane.kernels.tactic import Argument, Input, KernelLaunch, Layouts, Lowering, Params
 
+_MOST_GUARDED = 4  # columns of a tile with addresses of their own: more don't fit the address registers
+
 
 class ConvDirect:
     """See the module."""
@@ -38,7 +40,9 @@ class ConvDirect:
 
     def layouts(self, region: Region, target: CpuTarget) -> Layouts:
         problem = _problem(region, target)
-        columns = (0, 0) if whole_rows(problem, target) else problem.columns_needed()
+        columns = problem.columns_needed()
+        if whole_rows(problem, target) or sum(_num_guarded(problem)) <= _MOST_GUARDED:
+            columns = (0, 0)
         return problem.layouts(problem.blocked(columns=columns))
 
     def space(self, region: Region, target: CpuTarget) -> list[Params]:
@@ -67,6 +71,12 @@ def _problem(region: Region, target: CpuTarget) -> ConvProblem:
     problem = conv_problem(region, target)
     assert problem is not None, "supports() comes first"
     return problem
+
+
+def _num_guarded(problem: ConvProblem) -> tuple[int, int]:
+    """How many of a tile's first and last columns may have windows that reach into the padding."""
+    before, after = problem.columns_needed()
+    return -(-before // problem.strides[1]), -(-after // problem.strides[1])
 
 
 def pack_weight(problem: ConvProblem) -> Packing:
@@ -108,8 +118,14 @@ class _Kernel:
             full * (problem.height[0] + sum(self.row_halo)) * self.pixel_bytes
         )
         self.in_height = frame.scope.expr(problem.height[0])
+        self.in_width = frame.scope.expr(problem.width[0])
         self.out_width = frame.scope.expr(problem.width[1])
         self.image_blocks = layout.outer_extent(shape, 1).value
+        before, after = problem.columns_needed()
+        in_halo = self.column_halo[0] >= before and self.column_halo[1] >= after
+        self.num_guarded = (0, 0) if in_halo else _num_guarded(problem)
+        self.zeros = self.f.stack(self.pixel_bytes)
+        self.f.store(self.f.const(f"{problem.lanes}xf32", 0.0), self.zeros)
         self.flat = params.flat and self.row_halo == self.column_halo == (0, 0)
         self.groups = self._make_groups()
 
@@ -185,7 +201,7 @@ class _Kernel:
         source, weights = self._sources(image, block, y, x)
 
         def taps(x_block: Value, w_block: Value, count: Value) -> None:
-            self._taps(tile, x_block, w_block, count, channels, y)
+            self._taps(tile, (x_block, w_block, count), channels, y, x)
 
         tile.accumulate(source, weights, channels, taps)
         if self.flat and not self._output_is_flat():
@@ -219,24 +235,43 @@ class _Kernel:
         offset = first_block * self.block_bytes + top * self.row_bytes + left * self.pixel_bytes
         return f.ptr(self.x, offset), f.ptr(self.w, block * self._channels().vector_bytes)
 
-    def _taps(self, tile: Tile, x: Value, w: Value, count: Value, channels: Channels, y: Value) -> None:
-        """Adds all taps of one block of input channels."""
+    def _taps(
+        self, tile: Tile, block: tuple[Value, Value, Value], channels: Channels, y: Value, x: Value
+    ) -> None:
+        """Adds all taps of one block of input channels: its address, that of its weights, its channels."""
         f, problem = self.f, self.problem
+        source, weights, count = block
         tap_bytes = problem.lanes * problem.lanes * F32_BYTES
         lo, hi = kernel_rows(f, problem, y, self.in_height)
         with f.loop(lo, hi) as r:
-            x_row = f.ptr(x, r * problem.dilations[0] * self.row_bytes)
-            w_row = f.ptr(w, r * (problem.kernel[1] * tap_bytes))
+            x_row = f.ptr(source, r * problem.dilations[0] * self.row_bytes)
+            w_row = f.ptr(weights, r * (problem.kernel[1] * tap_bytes))
             step = problem.dilations[1] * self.pixel_bytes
             whole_row = self._skips_columns(tile)
             if self.params.unroll_columns or whole_row:
                 for s in range(problem.kernel[1]):
                     live = self._live_pixels(s, len(tile.pixels)) if whole_row else None
                     if live is None or live:
-                        tile.add_tap(x_row, w_row, count, Tap(s * step, s * tap_bytes, live), channels)
+                        guarded = {} if whole_row else self._guarded(tile, x_row, x, s)
+                        tap = Tap(s * step, s * tap_bytes, live, guarded)
+                        tile.add_tap(x_row, w_row, count, tap, channels)
             else:
                 with f.loop(0, problem.kernel[1]) as column:
-                    tile.add_tap(x_row, w_row, count, Tap(column * step, column * tap_bytes), channels)
+                    guarded = self._guarded(tile, x_row, x, column)
+                    tap = Tap(column * step, column * tap_bytes, None, guarded)
+                    tile.add_tap(x_row, w_row, count, tap, channels)
+
+    def _guarded(self, tile: Tile, row: Value, x: Value, s: Value | int) -> dict[int, Value]:
+        """Addresses at tap s of the pixels that may lie in the padding: those of zeros where they do."""
+        f, problem = self.f, self.problem
+        size = len(tile.pixels)
+        before, after = self.num_guarded
+        addresses: dict[int, Value] = {}
+        for p in sorted({*range(min(before, size)), *range(max(size - after, 0), size)}):
+            column = (x + p) * problem.strides[1] + s * problem.dilations[1] - problem.pads_begin[1]
+            place = f.ptr(row, s * (problem.dilations[1] * self.pixel_bytes) + tile.pixels[p])
+            addresses[p] = f.select(column.ult(self.in_width), place, self.zeros)
+        return addresses
 
     def _skips_columns(self, tile: Tile) -> bool:
         width = self.problem.width

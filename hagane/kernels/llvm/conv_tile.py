@@ -6,8 +6,8 @@ a stream of its own, so that one packing serves every tile shape.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from hagane.codegen.llvm import Function, Type, Value, Var
 from hagane.kernels.llvm.conv_problem import ConvProblem, near_equal
@@ -17,11 +17,15 @@ F32_BYTES = 4
 
 @dataclass(frozen=True)
 class Tap:
-    """Where one kernel tap reads: byte offsets into input and weights; pixels: those it touches, or None."""
+    """Where one kernel tap reads: byte offsets into input and weights.
+
+    pixels: those it touches, None for all. guarded: addresses for pixels that may lie in the padding.
+    """
 
     x_offset: Value | int
     w_offset: Value | int
     pixels: tuple[int, ...] | None = None
+    guarded: Mapping[int, Value] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -76,12 +80,14 @@ class Tile:
         x, w = f.ptr(x, tap.x_offset), f.ptr(w, tap.w_offset)
         lane_bytes = channels.lanes * F32_BYTES
         with f.loop_nonempty(0, count, channels.unroll, keep=True) as first:
-            x_first, w_first = f.ptr(x, first * channels.element_bytes), f.ptr(w, first * lane_bytes)
-            self._add_channels(x_first, w_first, tap, channels, lane_bytes)
+            self._add_channels(x, f.ptr(w, first * lane_bytes), first * channels.element_bytes, tap, channels)
 
-    def _add_channels(self, x: Value, w: Value, tap: Tap, channels: Channels, lane_bytes: int) -> None:
-        f = self.f
+    def _add_channels(self, x: Value, w: Value, offset: Value, tap: Tap, channels: Channels) -> None:
+        """Adds some channels from a byte offset on, written out."""
+        f, lane_bytes = self.f, channels.lanes * F32_BYTES
         live = range(len(self.pixels)) if tap.pixels is None else tap.pixels
+        plain = f.ptr(x, offset)
+        guarded = {p: f.ptr(address, offset) for p, address in tap.guarded.items()}
         sums = {p: [var.value for var in self.sums[p]] for p in live}
         for channel in range(channels.unroll):
             weights = [
@@ -89,8 +95,9 @@ class Tile:
                 for v in range(self.vectors)
             ]
             for p in live:
-                place = self.pixels[p] + channel * channels.element_bytes
-                element = f.load_broadcast("f32", self.type.lanes, x, place)
+                within = channel * channels.element_bytes
+                base, place = (guarded[p], within) if p in guarded else (plain, self.pixels[p] + within)
+                element = f.load_broadcast("f32", self.type.lanes, base, place)
                 sums[p] = [f.fma(element, b, s) for b, s in zip(weights, sums[p], strict=True)]
         for p in live:
             for var, value in zip(self.sums[p], sums[p], strict=True):
