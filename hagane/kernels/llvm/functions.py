@@ -33,7 +33,7 @@ def apply_function(f: Function, name: str, scalar: Fn, args: Sequence[Value]) ->
     found: Callable[..., Value] | None = getattr(emit_math, name, None)
     if found is None:
         raise InternalError(f"no CPU code for the function {name!r}")
-    return found(f, *values)
+    return found(*values)
 
 
 def _same_lanes(f: Function, args: Sequence[Value]) -> list[Value]:
@@ -129,7 +129,7 @@ def _safe_divide(f: Function, values: list[Value], divide: Callable[[Value, Valu
 def _integer_power(f: Function, base: Value, exponent: Value, signed: bool) -> Value:
     wide = f.cast(base, "f64", signed=signed)
     power = f.cast(exponent, "f64", signed=signed) if exponent.type.is_int else f.cast(exponent, "f64")
-    return f.cast(emit_math.pow(f, wide, power), base.type.kind, signed=signed, saturate=True)
+    return f.cast(emit_math.pow(wide, power), base.type.kind, signed=signed, saturate=True)
 
 
 def _cast(f: Function, value: Value, source: DType, target: DType) -> Value:
