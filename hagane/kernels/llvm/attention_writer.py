@@ -16,6 +16,7 @@ from hagane.kernels.llvm.gemm_writer import HeightFunctions, Heights, Sums, cut_
 from hagane.kernels.llvm.scalars import Place, ScalarEmitter
 
 _ALIGN = 64
+_LEAST_EXPONENT = -87.0
 
 
 @dataclass(frozen=True)
@@ -206,7 +207,7 @@ class AttentionWriter:
             largest = f.fmax_fast(before, found)
             nothing = largest.eq(MINUS_INFINITY)
             shift = f.select(nothing, f.const("f32", 0.0), largest)
-            factor = math.exp(before - shift)
+            factor = _weight(before - shift)
             added = self._exponentials(row, shift, vectors)
             total = f.fma(f.load("f32", self.total, r * F32_BYTES), factor, added)
             f.store(total, self.total, r * F32_BYTES)
@@ -250,7 +251,7 @@ class AttentionWriter:
         sums = Var(f, kind, 0.0)
         with f.loop(0, vectors) as number:
             place = f.ptr(row, number * kind.nbytes)
-            weight = math.exp(f.load(kind, place) - shift)
+            weight = _weight(f.load(kind, place) - shift)
             f.store(weight, place)
             sums.set(sums.value + weight)
         return f.reduce_sum(sums.value)
@@ -309,6 +310,17 @@ class AttentionWriter:
                 for v, block in enumerate(blocks):
                     value = f.load(kind, self.results, where + v * kind.nbytes) * inverse
                     block.finish(first + r, value, None if problem.epilogue.merged else positions)
+
+
+def _weight(x: Value) -> Value:
+    """e^x, 0 where that is below the normal numbers: a denormal result costs 400 cycles, and masked keys are
+    many.
+
+    Weights are relative to 1, so that what is lost is beyond the sum's own rounding.
+    """
+    f = x.f
+    power = math.exp(f.fmax(x, _LEAST_EXPONENT))
+    return f.select(x.lt(_LEAST_EXPONENT), f.const(x.type, 0.0), power)
 
 
 def _bytes(scope: Scope, stride: Expr) -> Value | int:
