@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hagane.core.targets import CpuTarget, can_run
-from hagane.kernels.llvm import conv_depthwise, conv_direct, conv_stem, conv_winograd
+from hagane.kernels.llvm import conv_depthwise, conv_direct, conv_stem, conv_transpose, conv_winograd
 from hagane.kernels.tactic import Tactic
 from tests.differential.conv_cases import Conv
 from tests.differential.harness import check
@@ -52,6 +52,15 @@ STEM = [
     Conv(2, 4, (5, 18), 48, (3, 3), begin=(-1, -2), end=(0, -3)),
     Conv(2, 2, (65,), 20, (10,), strides=(4,), begin=(3,), end=(8,)),
     Conv(1, 3, (2, 1), 16, (3, 3), begin=(4, 5), end=(4, 4)),
+]
+TRANSPOSED = [
+    Conv(2, 20, (5, 7), 33, (2, 2), strides=(2, 2), begin=(0, 0), extra=(0, 0), epilogue=ALL),
+    Conv(1, 16, (6, 17), 40, (4, 4), strides=(2, 2), begin=(1, 1), extra=(0, 0)),
+    Conv(1, 24, (6, 7), 16, (3, 3), strides=(2, 2), begin=(1, 1), extra=(1, 1), epilogue=ALL),
+    Conv(1, 5, (6, 7), 16, (3, 3), begin=(1, 1), extra=(0, 0)),
+    Conv(1, 32, (3, 5), 16, (4, 5), strides=(3, 2), begin=(0, 3), end=(2, 0), extra=(0, 1), epilogue=()),
+    Conv(2, 17, (9,), 20, (5,), strides=(3,), begin=(0,), end=(2,), extra=(0,)),
+    Conv(1, 16, (2, 2), 16, (2, 3), strides=(4, 4), begin=(0, 0), extra=(1, 1)),
 ]
 WINOGRAD = [
     Conv(2, 20, (13, 11), 33, (3, 3), epilogue=ALL),
@@ -97,6 +106,13 @@ def test_winograd(conv: Conv, dynamic: str, target: CpuTarget) -> None:
     exact = replace(conv, epilogue=("bias", "relu")).case(dynamic, exact=True, weight_multiple=576)
     exact.feed["x"] = np.sign(exact.feed["x"])
     check(tactic, exact, target, exact=True, extra_halo=1, threads=(2,))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("dynamic", ["", "NHW"])
+@pytest.mark.parametrize("conv", TRANSPOSED, ids=str)
+def test_transposed(conv: Conv, dynamic: str, target: CpuTarget) -> None:
+    _check(conv_transpose.TACTIC, conv, target, dynamic)
 
 
 @pytest.mark.parametrize("target", TARGETS)

@@ -7,14 +7,12 @@ pixels that may meet them have addresses of their own, of zeros where need be. O
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from hagane.codegen.llvm import Module, Value
 from hagane.core.targets import CpuTarget
 from hagane.ir.region import Region
 from hagane.kernels.llvm.conv_direct_space import DirectParams, direct_space, whole_rows
 from hagane.kernels.llvm.conv_problem import ConvProblem, conv_problem, near_equal
-from hagane.kernels.llvm.conv_tile import F32_BYTES, Channels, Columns, Tap, Tile, kernel_rows
+from hagane.kernels.llvm.conv_tile import F32_BYTES, Channels, Columns, Tap, Tile, kernel_rows, visit_group
 from hagane.kernels.llvm.conv_writeback import Writeback, epilogue_arguments, epilogue_is_simple
 from hagane.kernels.llvm.frame import Frame, dim_symbols
 from hagane.kernels.llvm.halo import zero_halo
@@ -89,15 +87,6 @@ def pack_weight(problem: ConvProblem) -> Packing:
     return full.reshape(m, lanes, c, lanes, rows, columns).transpose(0, 2, 4, 5, 3, 1)
 
 
-@dataclass(frozen=True)
-class _Group:
-    """Output blocks that are computed together: `count` times `vectors`, from block `first` on."""
-
-    vectors: int
-    count: int
-    first: int
-
-
 class _Kernel:
     """Emits one kernel."""
 
@@ -129,19 +118,17 @@ class _Kernel:
         self.flat = params.flat and self.row_halo == self.column_halo == (0, 0)
         self.groups = self._make_groups()
 
-    def _make_groups(self) -> list[_Group]:
-        """Near-equal groups of output blocks; with groups of channels none straddles two of those."""
+    def _make_groups(self) -> list[tuple[int, int]]:
+        """(vectors, count) of groups of output blocks; none straddles two groups of the convolution."""
         problem = self.problem
         per_group = problem.out_blocks // problem.group
         parts = near_equal(per_group, self.params.vectors)
-        if problem.group > 1 and len(parts) > 1:
-            divisor = max(d for d in range(1, self.params.vectors + 1) if per_group % d == 0)
-            parts = [(divisor, per_group // divisor)]
-        groups, first = [], 0
-        for vectors, count in parts:
-            groups.append(_Group(vectors, count * problem.group, first))
-            first += vectors * count
-        return groups
+        if problem.group == 1:
+            return parts
+        if len(parts) > 1:
+            vectors = max(d for d in range(1, self.params.vectors + 1) if per_group % d == 0)
+            parts = [(vectors, per_group // vectors)]
+        return [(parts[0][0], parts[0][1] * problem.group)]
 
     def write(self) -> None:
         for place in self.writeback.outputs:
@@ -156,7 +143,7 @@ class _Kernel:
         """This thread's part of the tiles: those of all (image, group, row), or (image, row, group)."""
         f = self.f
         per_row = columns.count
-        num_groups = sum(g.count for g in self.groups)
+        num_groups = sum(count for _, count in self.groups)
         outer = self.frame.scope.expr(self.problem.batch) * height * num_groups
         lo, hi = self.frame.share(outer * per_row)
         with f.if_(lo.lt(hi)), f.loop_nonempty(lo // per_row, (hi - 1) // per_row + 1) as row_number:
@@ -168,25 +155,11 @@ class _Kernel:
             else:
                 rest, y = row_number // height, row_number % height
                 image, group = rest // num_groups, rest % num_groups
-            self._dispatch_group(image, group, y, columns, (first, last))
 
-    def _dispatch_group(
-        self, image: Value, group: Value, y: Value, columns: Columns, part: tuple[Value, Value]
-    ) -> None:
-        f, first = self.f, self.groups[0]
+            def visit(vectors: int, block: Value) -> None:
+                columns.visit(first, last, lambda size, x: self._tile(vectors, size, image, block, y, x))
 
-        def visit(kind: _Group, number: Value) -> None:
-            block = number * kind.vectors + kind.first
-            columns.visit(*part, lambda size, x: self._tile(kind.vectors, size, image, block, y, x))
-
-        if len(self.groups) == 1:
-            visit(first, group)
-            return
-        with f.if_else(group.lt(first.count)) as (then, otherwise):
-            with then:
-                visit(first, group)
-            with otherwise:
-                visit(self.groups[1], group - first.count)
+            visit_group(f, self.groups, group, visit)
 
     def _tile(self, vectors: int, size: int, image: Value, block: Value, y: Value, x: Value) -> None:
         """One register tile: `size` columns of row y from x on, `vectors` output blocks from `block` on."""

@@ -123,6 +123,21 @@ def _ceil(f: Function, value: Value, divisor: int) -> Value:
     return value if divisor == 1 else f.floor_div(value + (divisor - 1), divisor)
 
 
+def visit_group(
+    f: Function, groups: Sequence[tuple[int, int]], number: Value, body: Callable[[int, Value], None]
+) -> None:
+    """Calls body(vectors, first block) for a group of output blocks; groups: (vectors, count), one or two."""
+    vectors, count = groups[0]
+    if len(groups) == 1:
+        body(vectors, number * vectors)
+        return
+    with f.if_else(number.lt(count)) as (then, otherwise):
+        with then:
+            body(vectors, number * vectors)
+        with otherwise:
+            body(groups[1][0], (number - count) * groups[1][0] + vectors * count)
+
+
 def split_even(f: Function, lo: Value, hi: Value, first: int, count: int) -> tuple[Value, Value]:
     """The part of [lo, hi) that lies in [first, first + count)."""
     return f.imax(lo, first), f.imin(hi, first + count)
