@@ -1,9 +1,9 @@
 """conv_transpose: transposed convolution over blocked channels, gathered: each output sums what reaches it.
 
 With q = output + pads_begin, the kernel elements q % stride + stride * j meet the inputs q // stride - j.
-Outputs of one phase (q % stride) in a row so form an ordinary convolution of stride 1, in the register tiles of
-conv_direct. Rows outside of the input are skipped; the few columns of a tile that may be outside have addresses
-of their own.
+Outputs of one phase (q % stride) in a row so form an ordinary convolution of stride 1, in the register tiles
+of conv_direct. Rows outside of the input are skipped; the few columns of a tile that may be outside have
+addresses of their own.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ class _Kernel:
             visit_group(f, self.groups, group, visit)
 
     def _phases(self) -> list[int | None]:
-        """Column phases with code of their own; None is all of them, in a loop, if they have as many columns."""
+        """Column phases with code of their own; None is all of them, in a loop, if equally long."""
         stride = self.problem.strides[1]
         if self.problem.width[1].divisor() % stride == 0:
             return [None]
