@@ -102,11 +102,7 @@ def _elements(node: Node) -> tuple[Expr, ...] | None:
         return None
     before, after = (to_expr(a) for a in amounts)
     filler = (to_expr(0),) if fill is None else fill.elements
-    if (
-        not (before.is_const and after.is_const)
-        or filler is None
-        or not 0 <= before.value + after.value <= 64
-    ):
+    if not (before.is_const and after.is_const) or filler is None or before.value + after.value > 64:
         return None
     cropped = known[max(0, -before.value) : len(known) - max(0, -after.value)]
     return filler * max(0, before.value) + cropped + filler * max(0, after.value)
