@@ -188,17 +188,18 @@ def _fold_scale(inputs: Sequence[Array], attrs: Attrs) -> Array:
     return product.astype(weight.dtype)
 
 
-# Source: Lavin and Gray, Fast Algorithms for Convolutional Neural Networks, 2015: G of F(4x4, 3x3)
-_WINOGRAD_G = np.array(
+# Source: Lavin and Gray, Fast Algorithms for Convolutional Neural Networks, 2015: 24 times the G of F(4x4,
+# 3x3). Dividing at the end by 24 * 24 keeps weights that are multiples of 576 exact.
+_WINOGRAD_24G = np.array(
     [[6, 0, 0], [-4, -4, -4], [-4, 4, -4], [1, 2, 4], [1, -2, 4], [0, 0, 24]], np.float64
-) / np.array(24.0)
+)
 
 
 def _winograd_f43(inputs: Sequence[Array], attrs: Attrs) -> Array:
     """[..., 3, 3] to [..., 6, 6]: G g G^T over the last two axes, computed in float64."""
     weight = _only(inputs)
     _check_growth((*weight.shape[:-2], 6, 6), 8, inputs)
-    transformed: Array = _WINOGRAD_G @ weight.astype(np.float64) @ _WINOGRAD_G.T
+    transformed: Array = _WINOGRAD_24G @ weight.astype(np.float64) @ _WINOGRAD_24G.T / 576.0
     return transformed.astype(weight.dtype)
 
 

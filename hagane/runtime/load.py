@@ -21,6 +21,6 @@ def load(
     """
     if isinstance(engine, EngineImage):
         return Session(engine, threads, affinity, memory_limit)
-    from hagane.engine.reader import read_engine
+    from hagane.engine.read import read_engine
 
     return Session(read_engine(engine), threads, affinity, memory_limit)

@@ -123,6 +123,8 @@ class Resources:
     def _ready(image: EngineImage, target: str, constant: Constant) -> Array | None:
         """The constant's bytes where they lie, if they can be used there."""
         found = image.packed.get((target, constant.name))
+        if found is not None and found.nbytes != _num_bytes(constant):
+            raise EngineError(f"the packed content of {constant.name} has another size than the plan says")
         if found is None and is_identity(constant.recipe):
             found = image.weights.get(weights_of(constant.recipe)[0])
             if found is not None and (found.dtype != constant.dtype.np or found.size != _size(constant)):
@@ -139,8 +141,6 @@ class Resources:
             if image.release_weight is not None:
                 for name in weights_of(constant.recipe):
                     image.release_weight(name)
-        if value.nbytes != _num_bytes(constant):
-            raise EngineError(f"the packed content of {constant.name} has another size than the plan says")
         copy_to(address, value)
 
     def state_address(self, port: Port, num_bytes: int) -> int:

@@ -55,7 +55,7 @@ def test_facts_of_symbols_return() -> None:
         ("launch", "lunch", "there is no step 'lunch'"),
         ('"x": f32', '"x": f33', "'f33' is not a valid DType"),
         ("[B] region", "[B/2] region", "is not a dim expression"),
-        ("[B] region", "[B,] region", "invalid syntax"),
+        ("[B] region", "[B,] region", "invalid syntax|not a dim expression"),
         ("[B] region", "[lambda] region", "invalid syntax|not a dim expression"),
         ("0 = weight", "1 = weight", "numbered from 0"),
         ("  } else {", "  } else {\n  } else {", "a second else"),
