@@ -14,7 +14,7 @@ from hagane.core.errors import HaganeError
 from hagane.core.symbolic import Expr, product
 from hagane.core.targets import CpuTarget
 from hagane.ir.region import Region
-from hagane.ir.scalar import Reduce
+from hagane.ir.scalar import Guard, IndexValue, LetIndex, Lit, Reduce, Scalar, children
 from hagane.kernels.llvm.frame import Frame, dim_symbols
 from hagane.kernels.llvm.halo import zero_halo
 from hagane.kernels.llvm.nest import Loop, Nest, build_nest, choose_vector, vectorises
@@ -154,7 +154,10 @@ class _Writer:
         self.bound.add(loop.name)
 
     def _hoist(self) -> None:
-        """Emits the reductions whose loops are all bound by now."""
+        """Emits what is fixed by the loops bound so far: reductions, then other parts of the expression.
+
+        LLVM's pipeline has no pass that moves invariants out of loops, so this is where it happens.
+        """
         open_loops = [loop.name for loop in self.nest.loops if loop.name not in self.bound]
         for reduce in self.nest.reduces:
             if id(reduce) in self.values or self._inside_other(reduce):
@@ -162,6 +165,24 @@ class _Writer:
             if any(self.nest.depends(reduce, name) for name in open_loops):
                 continue
             self.values[id(reduce)] = self._emit_reduce(reduce)
+        if open_loops:
+            self._hoist_parts(self.nest.scalar, open_loops, set())
+
+    def _hoist_parts(self, scalar: Scalar, open_loops: list[str], seen: set[int]) -> None:
+        if id(scalar) in self.values or id(scalar) in seen or isinstance(scalar, Lit | IndexValue | Reduce):
+            return
+        seen.add(id(scalar))
+        if not any(self.nest.depends(scalar, name) for name in open_loops):
+            lanes = self.vector is not None and self.nest.depends(scalar, self.vector)
+            emitter = self._emitter(self.vector, self._valid_mask()) if lanes else self._emitter(None)
+            self.values[id(scalar)] = emitter.emit(scalar)
+            return
+        # what a guard protects, or an index symbol is bound for, can't be evaluated outside
+        parts = (scalar.cond,) if isinstance(scalar, Guard) else children(scalar)
+        if isinstance(scalar, LetIndex):
+            parts = (scalar.value,)
+        for part in parts:
+            self._hoist_parts(part, open_loops, seen)
 
     def _inside_other(self, reduce: Reduce) -> bool:
         """True if the reduction varies with the axis of one around it: that one emits it."""
