@@ -15,7 +15,7 @@ from hagane.core.errors import ModelError
 from hagane.core.symbolic import Atom, Call, Expr, Monomial, parse_expr, sorted_monomial
 
 MAX_CHARS = 4000
-MAX_ARGS = 64  # of min and max: those of thousands of dims would take minutes to simplify
+MAX_TERMS = 256  # once multiplied out: what is printed is far smaller, and larger ones would take minutes
 
 _ALPHABET = re.compile(r"(?:[A-Za-z_][A-Za-z0-9_]*|[0-9]+(?![A-Za-z_])|[-+*/%(), ])+")
 _CALLS = {ast.FloorDiv: "floordiv", ast.Mod: "mod"}
@@ -27,14 +27,16 @@ def read_dim(text: str, symbols: Mapping[str, Expr]) -> Expr:
         raise ModelError(f"{text[:80]!r} is no dim expression")
     try:
         tree = ast.parse(text.strip(), mode="eval").body
-        if any(isinstance(node, ast.Call) and len(node.args) > MAX_ARGS for node in ast.walk(tree)):
-            raise ModelError(f"the dim expression {text[:80]!r} is too large")
-        exact = _exact(tree, symbols)
-        if exact is not None and str(exact) == text:
-            return exact
-        return parse_expr(text, symbols)
+        found = _exact(tree, symbols)
+        if found is None or str(found) != text:
+            if _most_terms(tree) > MAX_TERMS:
+                raise ModelError(f"the dim expression {text[:80]!r} is too large")
+            found = parse_expr(text, symbols)
     except (SyntaxError, ValueError, ArithmeticError, TypeError, RecursionError, MemoryError):
         raise ModelError(f"{text[:80]!r} is no dim expression") from None
+    if _divides_by_zero(found):
+        raise ModelError(f"{text[:80]!r} divides by zero")
+    return found
 
 
 def _exact(tree: ast.expr, symbols: Mapping[str, Expr]) -> Expr | None:
@@ -87,3 +89,27 @@ def _call(op: str, args: list[ast.expr], symbols: Mapping[str, Expr]) -> Atom | 
     read = [_exact(a, symbols) for a in args]
     known = tuple(a for a in read if a is not None)
     return Call(op, known) if len(known) == len(read) >= 2 else None
+
+
+def _most_terms(tree: ast.expr) -> int:
+    """An upper bound of how many terms an expression has when multiplied out."""
+    match tree:
+        case ast.BinOp(left=left, op=ast.Mult(), right=right):
+            return _most_terms(left) * _most_terms(right)
+        case ast.BinOp(left=left, right=right):
+            return _most_terms(left) + _most_terms(right)
+        case ast.UnaryOp(operand=operand):
+            return _most_terms(operand)
+        case ast.Call(args=args):
+            return sum(map(_most_terms, args))
+    return 1
+
+
+def _divides_by_zero(value: Expr) -> bool:
+    for monomial, _ in value.terms:
+        for atom in monomial:
+            if isinstance(atom, Call):
+                zero = atom.op in ("floordiv", "mod") and atom.args[1] == 0
+                if zero or any(map(_divides_by_zero, atom.args)):
+                    return True
+    return False

@@ -102,7 +102,7 @@ class Literals:
         text = line.until(closer)
         line.expect(closer)
         if self.raw_dims:
-            return ()
+            return (const(1),) * len(_split(text))
         if text not in self._known:
             self._known[text] = tuple(self.expression(line, part) for part in _split(text))
         return self._known[text]

@@ -16,6 +16,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import hagane.ir.region  # noqa: F401  registers the op
 from hagane.core.errors import HaganeError, ModelError
 from hagane.ir.graph import Array, Graph, Loc, Node, Value
 from hagane.ir.literals import Literals

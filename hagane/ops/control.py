@@ -47,7 +47,7 @@ def _infer_if(node: Node) -> list[Type]:
         raise ShapeError(f"the branches of an if return {len(then.outputs)} and {len(other.outputs)} values")
     types: list[Type] = []
     for position, (a, b) in enumerate(zip(then.outputs, other.outputs, strict=True)):
-        if a.dtype is not b.dtype or a.rank != b.rank:
+        if a.dtype is not b.dtype or a.rank != b.rank or a.type.state != b.type.state:
             raise ShapeError(
                 f"output {position} of an if is {a.type} in one branch and {b.type} in the other"
             )
@@ -55,7 +55,7 @@ def _infer_if(node: Node) -> list[Type]:
             x if x == y else _fresh_dim(node, position, axis)
             for axis, (x, y) in enumerate(zip(a.shape, b.shape, strict=True))
         ]
-        types.append(Type(a.dtype, tuple(dims)))
+        types.append(Type(a.dtype, tuple(dims), a.type.state))
     return types
 
 
@@ -111,7 +111,7 @@ def _carried_type(node: Node, position: int) -> Type:
     body = node.graphs["body"]
     initial, before, after = node.input(position + 2), body.inputs[position + 2], body.outputs[position + 1]
     types = (initial.type, before.type, after.type)
-    if len({t.dtype for t in types}) > 1 or len({len(t.shape) for t in types}) > 1:
+    if len({(t.dtype, len(t.shape), t.state) for t in types}) > 1:
         shown = ", ".join(map(str, types))
         raise ShapeError(
             f"carried value {position} of a loop changes its type (initial, before, after a trip): {shown}"
@@ -119,7 +119,7 @@ def _carried_type(node: Node, position: int) -> Type:
     dims: list[Expr] = []
     for axis, (first, old, new) in enumerate(zip(initial.shape, before.shape, after.shape, strict=True)):
         dims.append(first if new in (old, first) else _fresh_dim(node, position, axis))
-    return Type(initial.dtype, tuple(dims))
+    return Type(initial.dtype, tuple(dims), initial.type.state)
 
 
 def _num_trips(node: Node) -> Expr | None:

@@ -1,4 +1,4 @@
-"""remove-dead-code: drops nodes whose results nobody reads."""
+"""remove-dead-code: drops nodes whose results nobody reads; those without results stay for their effects."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from hagane.ir.graph import Graph, Value
 from hagane.passes.base import control_graphs
-
-EFFECTS = ("bind_symbols",)
 
 
 @dataclass(frozen=True)
@@ -22,7 +20,7 @@ class RemoveDeadCode:
             needed: set[Value] = set(inner.outputs)
             kept = []
             for node in reversed(inner.nodes):
-                if node.op not in EFFECTS and not any(v in needed for v in node.outputs):
+                if node.outputs and not any(v in needed for v in node.outputs):
                     changed = True
                     continue
                 kept.append(node)

@@ -13,8 +13,7 @@ from hagane.ir.registry import op_def
 from hagane.passes.base import control_graphs
 from hagane.passes.fusion_rules import Group, may_absorb
 
-NEVER_FUSED = ("control", "region", "host")
-EFFECTS = ("bind_symbols",)
+NEVER_FUSED = ("control", "region", "host", "state", "collective")
 
 
 @dataclass(frozen=True)
@@ -139,7 +138,8 @@ def _fusible(node: Node) -> bool:
 
 
 def _wrapped(node: Node) -> bool:
-    return op_def(node.op).kind not in NEVER_FUSED and node.op not in EFFECTS
+    """True if the node becomes part of a region; one without outputs is there for its effect."""
+    return op_def(node.op).kind not in NEVER_FUSED and bool(node.outputs)
 
 
 def _is_literal(value: Value) -> bool:
