@@ -152,7 +152,6 @@ class _Evaluation:
         inner = {name: v.reshape(v.shape + (1,) * number) for name, v in env.items()}
         full = (*active.shape, *extents)
         for k, axis in enumerate(scalar.axes):
-            assert axis.sym.name not in env, f"loop {axis.sym.name} captures an outer symbol"
             shape = [1] * len(full)
             shape[active.ndim + k] = extents[k]
             inner[axis.sym.name] = np.arange(extents[k]).reshape(shape)
