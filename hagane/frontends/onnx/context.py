@@ -133,15 +133,17 @@ class NodeContext:
         value = self.optional(position)
         return None if value is None else self.emit.elements(value)
 
-    def sizes(self, position: int, what: str, limit: Expr | None = None) -> tuple[Expr, ...]:
+    def sizes(
+        self, position: int, what: str, limit: Expr | None = None, signed: bool = False
+    ) -> tuple[Expr, ...]:
         """The content of a small integer input, as symbols bound at run time where it isn't known.
 
-        Raises: ModelError if not even its length is known.
+        limit, signed: what is known of such symbols. Raises: ModelError if not even the length is known.
         """
         value = self.input(position)
         if not value.dtype.is_int:
             raise ModelError(f"the {what} of {self.op_type} should be integers, not {value.dtype}")
-        found = self.emit.bound_elements(value, f"{self.name}_{what}", limit)
+        found = self.emit.bound_elements(value, f"{self.name}_{what}", limit, signed)
         if found is None:
             raise ModelError(
                 f"the {what} of {self.op_type} have an unknown length, so the result's rank is unknown",

@@ -6,8 +6,8 @@ Small tensors become constants as soon as their content is known; everything els
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -23,16 +23,24 @@ SYMBOLIC_LIMIT = 64  # elements of a tensor of expressions
 _UNFOLDABLE_KINDS = ("control", "host", "custom", "region", "shape")
 
 
+class SymbolMaker(Protocol):
+    """Makes a symbol whose value is found at run time: at most `limit`, and not negative unless `signed`."""
+
+    def __call__(self, hint: str, limit: Expr | None = None, signed: bool = False) -> Expr: ...
+
+
 class Emitter(Builder):
     """Writes nodes into one graph of the model that is being imported."""
 
-    def __init__(
-        self, graph: Graph, fresh_symbol: Callable[[str, Expr | None], Expr], parent: Emitter | None = None
-    ):
+    def __init__(self, graph: Graph, fresh_symbol: SymbolMaker, parent: Emitter | None = None):
         super().__init__(graph, parent)
         self.fresh_symbol = fresh_symbol
         self._bound: dict[Value, tuple[Expr, ...]] = dict(parent._bound) if parent else {}
         self._contents: dict[Value, Array] = parent._contents if parent else {}
+
+    def reserve(self, names: Iterable[str]) -> None:
+        """Keeps names for inputs and outputs: no other value gets one of them."""
+        self._names.update(names)
 
     def nested(self, graph: Graph) -> Emitter:
         """An emitter for a sub-graph; value names stay unique over all graphs."""
@@ -162,7 +170,9 @@ class Emitter(Builder):
         if output.rank <= 1:
             output.elements = exprs
 
-    def bound_elements(self, x: Value, hint: str, limit: Expr | None = None) -> tuple[Expr, ...] | None:
+    def bound_elements(
+        self, x: Value, hint: str, limit: Expr | None = None, signed: bool = False
+    ) -> tuple[Expr, ...] | None:
         """The content of a small integer tensor: known, or as new symbols that get their values at run time.
 
         None if the tensor's length isn't known. limit: what the values can't exceed.
@@ -173,7 +183,7 @@ class Emitter(Builder):
         if x.rank > 1 or (x.rank == 1 and not x.shape[0].is_const):
             return None
         count = x.shape[0].value if x.rank else 1
-        symbols = tuple(self.fresh_symbol(hint, limit) for _ in range(count))
+        symbols = tuple(self.fresh_symbol(hint, limit, signed) for _ in range(count))
         names = tuple(s.as_sym.name for s in symbols if s.as_sym is not None)
         self.op_without_result("bind_symbols", self.cast(x, DType.I64), names=names)
         self._bound[x] = symbols

@@ -93,6 +93,7 @@ class Importer:
         emit = Emitter(graph, self.dims.fresh_symbol)
         opsets = {("" if o.domain == "ai.onnx" else o.domain): o.version for o in proto.opset_import}
         place = Place(Scope(), opsets)
+        emit.reserve([v.name for v in (*proto.graph.input, *proto.graph.output)])
         self._add_initializers(proto.graph, place.scope, emit)
         self._add_inputs(proto.graph, place.scope, emit)
         self.import_nodes(proto.graph.node, place, emit, self._graph_names(proto.graph))
@@ -108,7 +109,7 @@ class Importer:
             raise ModelError(f"{self.file} has inputs without a name of their own: {', '.join(names)}")
         for name, type in self.dims.types(own).items():
             value = emit.input(name, type)
-            value.name = name  # the user's name, whatever characters it has
+            value.name = name  # the user's own, whatever characters it has
             scope.entries[name] = value
 
     def _add_outputs(self, proto: GraphProto, scope: Scope, emit: Emitter) -> None:
@@ -118,6 +119,9 @@ class Importer:
             raise ModelError(f"{self.file} names an output twice: {', '.join(names)}")
         for name in names:
             value = self._output_value(scope, name)
+            if value.name == name and value in emit.graph.inputs:
+                emit.graph.outputs.append(value)
+                continue
             taken = value.producer is None or value in emit.graph.outputs
             if taken or value.producer not in emit.graph.nodes:
                 emit.loc = Loc(self.file, (f"{name} (output)",))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Union
+from typing import TYPE_CHECKING, TypeVar, Union
 
 from hagane.ir.graph import Value
 
@@ -14,14 +14,15 @@ if TYPE_CHECKING:
 Result = Union[Value, "Sequence[Entry | None]", "Entry", None]
 """What a converter gives: the outputs, or None for the function that ONNX defines the op by."""
 Converter = Callable[["NodeContext"], Result]
+F = TypeVar("F", bound=Converter)
 
 _CONVERTERS: dict[tuple[str, str], dict[int, Converter]] = {}
 
 
-def converter(*ops: str, since: int = 1, domain: str = "") -> Callable[[Converter], Converter]:
+def converter(*ops: str, since: int = 1, domain: str = "") -> Callable[[F], F]:
     """Registers a function for ops of a domain, from opset `since` up to the next registered version."""
 
-    def add(function: Converter) -> Converter:
+    def add(function: F) -> F:
         for op in ops:
             versions = _CONVERTERS.setdefault((domain, op), {})
             assert since not in versions, f"{op} has two converters for opset {since}"

@@ -37,7 +37,7 @@ def tensors(ctx: NodeContext, entries: Sequence[Entry], what: str) -> list[Value
 @converter("If")
 def if_(ctx: NodeContext) -> Sequence[Entry | None]:
     """The branches see the names around them and have no inputs."""
-    branches = {"then": ctx.attrs.graph("then_branch"), "else": ctx.attrs.graph("else_branch")}
+    branches = {"else": ctx.attrs.graph("else_branch"), "then": ctx.attrs.graph("then_branch")}
     known = ctx.const_value(0)
     if known is not None and known.size == 1:
         name = "then" if bool(known.reshape(())) else "else"

@@ -87,7 +87,7 @@ def slice_attributes(ctx: NodeContext) -> Value:
 def slice_inputs(ctx: NodeContext) -> Value:
     """Starts and ends may be computed; axes and steps must be known."""
     ctx.expect_inputs(3, 5)
-    starts, ends = ctx.sizes(1, "starts"), ctx.sizes(2, "ends")
+    starts, ends = ctx.sizes(1, "starts", signed=True), ctx.sizes(2, "ends", signed=True)
     axes = ctx.known_ints(3, "axes") if ctx.optional(3) is not None else tuple(range(len(starts)))
     steps = ctx.known_ints(4, "steps") if ctx.optional(4) is not None else (1,) * len(starts)
     return sliced(ctx, starts, ends, axes, steps)
@@ -170,7 +170,7 @@ def pad(ctx: NodeContext) -> Value:
     axes = ctx.known_ints(3, "axes") if ctx.optional(3) is not None else tuple(range(x.rank))
     if value is not None:
         value = ctx.emit.reshape(value, ())
-    return padded(ctx, x, ctx.sizes(1, "pads"), axes, mode, value)
+    return padded(ctx, x, ctx.sizes(1, "pads", signed=True), axes, mode, value)
 
 
 def padded(
