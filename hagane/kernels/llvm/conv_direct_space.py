@@ -14,7 +14,7 @@ from hagane.kernels.tactic import Params
 _FMA_LATENCY = 4.0
 _CACHE_BYTES = 1 << 19  # half of a common second-level cache: what may stay there between two uses
 _L1_BYTES = 32 << 10
-_L2_BYTES_PER_CYCLE = 32.0
+_L2_BYTES_PER_CYCLE = 24.0  # measured: 6 vectors by 4 columns, 32 bytes a cycle, lose a fifth
 # what an unknown extent is taken for: the OCR networks' rows have 40 to 320 columns
 _TYPICAL_EXTENT = 80
 MOST_DYNAMIC_COLUMNS = 14  # each number of columns has code of its own if the width is unknown
@@ -56,9 +56,14 @@ def most_columns(vectors: int, target: CpuTarget) -> int:
     return (target.num_vector_registers - 1 - vectors) // vectors
 
 
-def tile_cycles(columns: int, vectors: int) -> float:
-    """Cycles of one step of a tile's inner loop: products, loads, or the latency of the sums."""
-    return max(columns * vectors / 2, (columns + vectors) / 2, _FMA_LATENCY)
+def tile_cycles(columns: int, vectors: int, depth: int = 0, lanes: int = 16) -> float:
+    """Cycles of one step of a tile's inner loop: products, loads, or the latency of the sums.
+
+    depth: steps of the loop; weights that are too many for the first-level cache come from the second.
+    """
+    step = max(columns * vectors / 2, (columns + vectors) / 2, _FMA_LATENCY)
+    streamed = vectors * lanes * 4
+    return max(step, streamed / _L2_BYTES_PER_CYCLE) if streamed * depth > _L1_BYTES else step
 
 
 def whole_rows(problem: ConvProblem, target: CpuTarget) -> bool:
@@ -104,10 +109,8 @@ def _tile_cost(problem: ConvProblem, vectors: int, columns: int, flat: bool) -> 
     depth = problem.in_channels // problem.group * taps
     total = 0.0
     for group, num_groups in near_equal(problem.out_blocks // problem.group, vectors):
-        streamed = group * problem.lanes * 4
-        from_l2 = streamed / _L2_BYTES_PER_CYCLE if streamed * depth > _L1_BYTES else 0.0
         for size, count in near_equal(extent, columns):
-            step = max(tile_cycles(size, group), from_l2)
+            step = tile_cycles(size, group, depth, problem.lanes)
             # per tile: the epilogue, a branch or two, the start of the pipeline
             wrapped = size * 2.0 if flat else 0.0
             total += num_groups * count * rows * (step * depth + 2 * size * group + wrapped + 30)

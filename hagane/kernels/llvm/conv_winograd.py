@@ -30,7 +30,11 @@ POINTS = WINDOW * WINDOW
 # Below it too much of the 4x4 tiles is thrown away, and the transformed weights, 4 times the plain ones, are
 # read for too few outputs: on 7x7 the direct kernel wins.
 _LEAST_EXTENT = 10
-_BLOCK_BYTES = 1 << 19  # of transformed input, which stays in the second-level cache
+_TRANSFORM_CYCLES = 130  # of one window of one vector of channels
+_CACHE_BYTES = 1 << 20  # what stays in the second-level cache
+# Sizes of a block's transformed input to try: it beside the weights in that cache, it alone, or all of a layer
+# whose weights are so large that they had better be read once.
+_BLOCK_BYTES = (1 << 18, 1 << 20, 1 << 22)
 
 
 class ConvWinograd:
@@ -91,21 +95,42 @@ def _space(problem: ConvProblem, target: CpuTarget) -> list[Params]:
     per_image = [-(-e.value // OUTPUTS) if e.is_const else 16 for e in (problem.height[1], problem.width[1])]
     num_tiles = per_image[0] * per_image[1] * (problem.batch.value if problem.batch.is_const else 1)
     depth = problem.in_blocks * problem.lanes
+    weight_bytes = POINTS * depth * problem.out_blocks * problem.lanes * F32_BYTES
     choices: list[tuple[float, int, int, int]] = []
     for vectors in range(1, min(problem.out_blocks, 4) + 1):
         groups = near_equal(problem.out_blocks, vectors)
         for rows in range(4, most_columns(vectors, target) + 1):
             parts = -(-num_tiles // rows)
-            step = sum(n * tile_cycles(rows, g) for g, n in groups)
-            most = max(_BLOCK_BYTES // (POINTS * depth * F32_BYTES * rows), 1)
-            repeats, _ = near_equal(parts, min(most, 8))[0]
-            # each block reads all transformed weights from a farther cache, at 8 bytes a cycle
-            weights = POINTS * depth * problem.out_blocks * problem.lanes * F32_BYTES / 8
-            blocks = -(-parts // repeats)
-            far = weights * blocks if weights * 8 > _BLOCK_BYTES else 0.0
-            choices.append((parts * POINTS * depth * step + far / 2, vectors, rows, repeats))
+            # beside the products: the start of each loop, and storing the sums
+            steps = sum(
+                n * (depth * tile_cycles(rows, g, depth, problem.lanes) + rows * g + 20) for g, n in groups
+            )
+            kinds = 1.03 if len(groups) > 1 else 1.0  # twice the code for the same speed
+            row_bytes = POINTS * depth * F32_BYTES * rows
+            for repeats in {_fitting(parts, room // row_bytes) for room in _BLOCK_BYTES}:
+                blocks = -(-parts // repeats)
+                # each block reads all weights, each group a block's inputs; half of it while computing
+                read = blocks * weight_bytes / 8 if weight_bytes > _CACHE_BYTES else 0.0
+                if row_bytes * repeats > _BLOCK_BYTES[0]:
+                    speed = 64 if row_bytes * repeats <= _CACHE_BYTES else 16
+                    read += parts * row_bytes * sum(n for _, n in groups) / speed
+                inputs = blocks * rows * repeats * problem.in_blocks * _TRANSFORM_CYCLES * _imbalance(blocks)
+                products = (parts * POINTS * steps + read / 2) * _imbalance(
+                    blocks * sum(n for _, n in groups)
+                )
+                choices.append((kinds * (inputs + products), vectors, rows, repeats))
     choices.sort()
     return [{"vectors": v, "rows": r, "repeats": n} for _, v, r, n in choices[:6]]
+
+
+def _imbalance(units: int) -> float:
+    """How much longer the slowest thread works than a perfect split would, for 2 and for 4 threads."""
+    return sum(-(-units // n) * n / units for n in (2, 4)) / 2
+
+
+def _fitting(parts: int, most: int) -> int:
+    """How many of `parts` rows of tiles make a block of at most `most`, such that blocks are near-equal."""
+    return near_equal(parts, max(most, 1))[0][0]
 
 
 @dataclass(frozen=True)
