@@ -32,7 +32,7 @@ POINTS = WINDOW * WINDOW
 _LEAST_EXTENT = 10
 _TRANSFORM_CYCLES = 130  # of one window of one vector of channels
 _CACHE_BYTES = 1 << 20  # what stays in the second-level cache
-# Sizes of a block's transformed input to try: it beside the weights in that cache, it alone, or all of a layer
+# Sizes of a block of transformed input to try: beside the weights in that cache, alone, or all of a layer
 # whose weights are so large that they had better be read once.
 _BLOCK_BYTES = (1 << 18, 1 << 20, 1 << 22)
 
