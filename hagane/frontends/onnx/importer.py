@@ -192,7 +192,8 @@ class Importer:
         emit.loc = Loc(self.file, (f"{name} ({node.op_type})",))
         entries: list[Entry | None] = []
         try:
-            entries = [self._operand(n, place.scope) if n else None for n in node.input]
+            named = [None if place.scope.is_absent(n) else n for n in node.input]
+            entries = [self._operand(n, place.scope) if n else None for n in named]
             results = self._convert(node, name, entries, place, emit)
             self._bind_outputs(node, results, place.scope)
         except HaganeError as error:
@@ -262,7 +263,9 @@ class Importer:
             raise ModelError(f"{node.op_type} takes {len(function.input)} inputs, it has {len(entries)}")
         scope = Scope()
         for formal, actual in zip(function.input, [*entries, *[None] * len(function.input)], strict=False):
-            if actual is not None:
+            if actual is None:
+                scope.absent.add(formal)
+            else:
                 scope.entries[formal] = actual
         defaults = {a.name: a for a in function.attribute_proto}
         given = Attributes(node, place.attributes, self.reader).given()

@@ -31,6 +31,18 @@ class Scope:
 
     outer: Scope | None = None
     entries: dict[str, Entry] = field(default_factory=dict)
+    absent: set[str] = field(default_factory=set)  # inputs of a function that its caller leaves out
+
+    def is_absent(self, name: str) -> bool:
+        """True for an optional input that isn't there, here or further out."""
+        scope: Scope | None = self
+        while scope is not None:
+            if name in scope.entries:
+                return False
+            if name in scope.absent:
+                return True
+            scope = scope.outer
+        return False
 
     def find(self, name: str) -> Entry | None:
         """The entry of a name here or further out."""

@@ -39,11 +39,11 @@ def scaler(ctx: NodeContext) -> Value:
 
 @converter("Normalizer", domain=ML)
 def normalizer(ctx: NodeContext) -> Value:
-    """Each row over its largest magnitude, its sum of magnitudes, or its length."""
+    """Each row over its largest element, its sum of magnitudes, or its length."""
     x, norm = as_f32(ctx, ctx.input(0)), ctx.attrs.choice("norm", "MAX", ("MAX", "L1", "L2"))
     axes = (x.rank - 1,)
     if norm == "MAX":
-        size = ctx.emit.reduce("max", ctx.op("abs", x), axes, keepdims=True)
+        size = ctx.emit.reduce("max", x, axes, keepdims=True)
     elif norm == "L1":
         size = ctx.emit.reduce("sum", ctx.op("abs", x), axes, keepdims=True)
     else:

@@ -76,6 +76,8 @@ def read_forest(ctx: NodeContext, leaf_prefix: str, num_targets: int) -> Forest:
         weights[position[t, n], target] += weight
     has_parent = set(yes[yes != np.arange(count)].tolist()) | set(no[no != np.arange(count)].tolist())
     roots = np.array([k for k in range(count) if k not in has_parent], np.int64)
+    if sorted(tree[roots].tolist()) != sorted(set(tree.tolist())):
+        raise ModelError(f"{ctx.op_type} has a tree without one root: its nodes form a circle, or fall apart")
     mode = next(iter(kinds), "BRANCH_LEQ")
     return Forest(feature, threshold, yes, no, missing, MODES[mode], roots, weights)
 
@@ -164,20 +166,24 @@ def tree_classifier(ctx: NodeContext) -> list[Value]:
 def _binary(
     ctx: NodeContext, forest: Forest, scores: Value, used: int, labels: tuple[int, ...], kind: str
 ) -> list[Value]:
-    """Scores of one class: probabilities if no weight is negative, else margins."""
+    """Scores of one class: probabilities if no weight is negative, else margins.
+
+    Source: ONNX Runtime, which fills in the other class only where the leaves name the first one.
+    """
     positive = ctx.emit.slice(scores, 1, used, 1)
     base = ctx.attrs.floats("base_values")
     if base:
         positive = ctx.op("add", positive, ctx.emit.scalar(base[-1], DType.F32))
-    if (forest.weights >= 0).all():
+    limit = 0.5 if (forest.weights >= 0).all() else 0.0
+    if used == 1:
+        pair = [ctx.op("mul", positive, ctx.scalar_like(positive, 0)), positive]
+        pair = [post_transform(ctx, ctx.emit.concat(pair, 1), kind)]
+    elif limit:
         pair = [ctx.op("sub", ctx.scalar_like(positive, 1), positive), positive]
-        limit = 0.5
     elif kind == "LOGISTIC":
         pair = [ctx.op("sigmoid", ctx.op("neg", positive)), ctx.op("sigmoid", positive)]
-        limit = 0.0
     else:
         pair = [ctx.op("neg", positive), positive]
-        limit = 0.0
     chosen = ctx.op("gt", ctx.emit.squeeze(positive, (1,)), ctx.emit.scalar(limit, DType.F32))
     yes, no = (ctx.emit.scalar(labels[k], DType.I64) for k in (1, 0))
     return [ctx.op("where", chosen, yes, no), ctx.emit.concat(pair, 1)]
