@@ -76,10 +76,19 @@ def read_forest(ctx: NodeContext, leaf_prefix: str, num_targets: int) -> Forest:
         weights[position[t, n], target] += weight
     has_parent = set(yes[yes != np.arange(count)].tolist()) | set(no[no != np.arange(count)].tolist())
     roots = np.array([k for k in range(count) if k not in has_parent], np.int64)
-    if sorted(tree[roots].tolist()) != sorted(set(tree.tolist())):
-        raise ModelError(f"{ctx.op_type} has a tree without one root: its nodes form a circle, or fall apart")
+    if sorted(tree[roots].tolist()) != sorted(set(tree.tolist())) or reached(roots, yes, no) != count:
+        raise ModelError(f"{ctx.op_type} has a tree whose nodes form a circle, or fall apart")
     mode = next(iter(kinds), "BRANCH_LEQ")
     return Forest(feature, threshold, yes, no, missing, MODES[mode], roots, weights)
+
+
+def reached(roots: Array, yes: Array, no: Array) -> int:
+    """The number of nodes that can be reached from the roots."""
+    found, frontier = set(roots.tolist()), set(roots.tolist())
+    while frontier:
+        frontier = {int(c) for k in frontier for c in (yes[k], no[k])} - found
+        found |= frontier
+    return len(found)
 
 
 def _ints(ctx: NodeContext, name: str, count: int) -> Array:
