@@ -168,8 +168,8 @@ class Graph:
         """Every value read by a node or returned, nested graphs included."""
         for node in self.nodes:
             yield from (v for v in node.inputs if v is not None)
-            for graph in node.graphs.values():
-                yield from graph.referenced()
+            for name in sorted(node.graphs):
+                yield from node.graphs[name].referenced()
         yield from self.outputs
 
     def users(self) -> dict[Value, list[Node]]:
@@ -196,8 +196,8 @@ class Graph:
         """All nodes, sub-graphs' nodes after their owner."""
         for node in self.nodes:
             yield node
-            for graph in node.graphs.values():
-                yield from graph.walk()
+            for name in sorted(node.graphs):
+                yield from node.graphs[name].walk()
 
     def value_names(self) -> set[str]:
         """Names of all values, nested ones and constants included."""
