@@ -39,6 +39,7 @@ from hagane.plan.model import (
 
 _MAX_DEPTH = 32  # of nested steps
 _MAX_BYTES = 1 << 50
+_MAX_VALUE = 1 << 62  # leaves room for sums in 64 bits
 _MAX_ALIGN = 4096
 _RESERVED = {"min", "max"}  # functions in the text form of expressions
 
@@ -120,7 +121,8 @@ class _Verifier:
         usable = name.isidentifier() and not keyword.iskeyword(name) and name not in _RESERVED
         self.require(usable, f"{name!r} can't be a symbol's name")
         limits = [symbol.lo, symbol.multiple, *([] if symbol.hi is None else [symbol.hi])]
-        self.require(all(abs(value) < 2**62 for value in limits), f"symbol {name} has a limit beyond 62 bits")
+        small = all(abs(value) < _MAX_VALUE for value in limits)
+        self.require(small, f"symbol {name} has a limit beyond 62 bits")
         self.require(symbol.multiple >= 1, f"symbol {name} is a multiple of {symbol.multiple}")
         self.require(symbol.hi is None or symbol.lo <= symbol.hi, f"symbol {name} has an empty range")
 
@@ -137,6 +139,8 @@ class _Verifier:
 
     def _check_exprs(self, exprs: tuple[Expr, ...], bound: Collection[str]) -> None:
         for expr in exprs:
+            small = not expr.is_const or abs(expr.value) < _MAX_VALUE
+            self.require(small, f"the value {expr} is beyond 62 bits")
             for symbol in expr.symbols():
                 self.require(symbol.name in self.symbols, f"symbol {symbol.name} isn't declared")
                 self.require(symbol.name in bound, f"symbol {symbol.name} is used before it is bound")
