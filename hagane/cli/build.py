@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-import hagane
-from hagane.cli.arguments import parse_shapes
+from hagane import api
+from hagane.cli.arguments import Json, Model, Shapes, Target, TimeBudget, one_of, parse_shapes
 from hagane.cli.opening import require_file
 from hagane.cli.output import show_json
 from hagane.cli.progress import building
@@ -19,22 +20,35 @@ EXAMPLE = "hagane build model.onnx -o model.hgn --shapes image=1:8:64x3x224x224"
 
 
 def command(
-    model: Annotated[Path, typer.Argument(help="an ONNX file")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="the engine file to write")],
-    target: Annotated[str, typer.Option(help="native, cpu, or such as cpu:x86-64-v4+vnni")] = "native",
-    shapes: Annotated[list[str], typer.Option(help="input=1x3x224x224 or input=min:opt:maxx3x224x224")] = [],
-    precision: Annotated[str, typer.Option(help="fp32")] = "fp32",
-    time_budget: Annotated[float, typer.Option(help="seconds for measuring alternatives; 0: best guesses")] = 0.0,
-    timing_cache: Annotated[Path | None, typer.Option(help="file of measurements to use and extend")] = None,
-    verify: Annotated[str, typer.Option(help="off, quick or full checks against the reference")] = "quick",
-    pack: Annotated[str, typer.Option(help="embed packed weights, or make them on-load")] = "embed",
-    summary: Annotated[bool, typer.Option(help="print the regions")] = False,
-    json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
+    model: Model,
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="the engine file to write", show_default=False)
+    ],
+    target: Target = "native",
+    shapes: Shapes = None,
+    precision: Annotated[str, typer.Option(help="fp32", callback=one_of("fp32"))] = "fp32",
+    time_budget: TimeBudget = 0.0,
+    timing_cache: Annotated[
+        Path | None, typer.Option(help="file of measurements to use and extend", show_default=False)
+    ] = None,
+    verify: Annotated[
+        str,
+        typer.Option(
+            help="checks against the reference: off, quick or full", callback=one_of("off", "quick", "full")
+        ),
+    ] = "quick",
+    pack: Annotated[
+        str,
+        typer.Option(help="embed packed weights, or make them on-load", callback=one_of("embed", "on-load")),
+    ] = "embed",
+    summary: Annotated[bool, typer.Option("--summary", help="print the regions")] = False,
+    json: Json = False,
 ) -> None:
-    """Builds an engine from a model."""
+    """Builds an engine from a model; the file appears only once it is complete."""
+    _check_place(output)
     start = time.perf_counter()
     with building(require_file(model)) as progress:
-        engine = hagane.build(
+        engine = api.build(
             model,
             target=target,
             shapes=parse_shapes(shapes),
@@ -63,3 +77,13 @@ def command(
     if summary:
         print(engine.summary())
     print(f"{output}: {size / 1e6:.1f} MB, built in {seconds:.1f} s")
+
+
+def _check_place(output: Path) -> None:
+    """Before minutes of work: can the file be written at the end? Raises: typer.BadParameter."""
+    if output.is_dir():
+        raise typer.BadParameter(f"{output} is a folder; name a file", param_hint="--output")
+    if not output.parent.is_dir():
+        raise typer.BadParameter(f"there is no folder {output.parent}", param_hint="--output")
+    if not os.access(output.parent, os.W_OK):
+        raise typer.BadParameter(f"the folder {output.parent} can't be written to", param_hint="--output")

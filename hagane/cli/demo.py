@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import statistics
 import time
 from collections.abc import Callable
@@ -16,6 +15,7 @@ import typer
 
 from hagane import zoo
 from hagane.api import load
+from hagane.cli.arguments import Json, Threads, num_threads
 from hagane.cli.opening import require_file
 from hagane.cli.output import show_json, show_table
 from hagane.cli.progress import building
@@ -45,8 +45,8 @@ def command(
     output: Annotated[Path, typer.Option(help="the picture to write, with boxes and text")] = Path(
         "demo-out.png"
     ),
-    threads: Annotated[int | None, typer.Option(help="worker threads; default: one a core")] = None,
-    json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
+    threads: Threads = None,
+    json: Json = False,
 ) -> None:
     """Reads the text in a picture with two engines built from PP-OCRv6, and shows the speed."""
     if find_spec("PIL") is None:
@@ -54,7 +54,7 @@ def command(
             "reading pictures needs pillow, which is not installed", next_step="pip install 'hagane[demo]'"
         )
     picture = _open_picture(image)
-    count = threads or len(os.sched_getaffinity(0))
+    count = num_threads(threads)
     say: Callable[[str], None] = (lambda text: None) if json else print
     report = _Report()
     models = {name: zoo.pull(name) for name in (DETECTOR, RECOGNISER)}

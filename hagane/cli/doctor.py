@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import platform
 from importlib import metadata
-from typing import Annotated
 
 import typer
 
+from hagane.cli.arguments import Json
 from hagane.cli.output import show_json, show_table
 from hagane.core.errors import HaganeError
 from hagane.core.targets import native_cpu
@@ -28,9 +28,12 @@ _PACKAGES = {
 }
 
 
-def command(json: Annotated[bool, typer.Option("--json", help="print JSON")] = False) -> None:
+def command(json: Json = False) -> None:
     """Reports CPU, threads and packages; exit status 1 if engines can't be run or built here."""
-    rows = [("python", platform.python_version(), ""), ("system", f"{platform.system()} {platform.machine()}", "")]
+    rows = [
+        ("python", platform.python_version(), ""),
+        ("system", f"{platform.system()} {platform.machine()}", ""),
+    ]
     usable = True
     try:
         rows.append(("target", str(native_cpu()), ""))
@@ -43,7 +46,11 @@ def command(json: Annotated[bool, typer.Option("--json", help="print JSON")] = F
         missing = version is None and use in ("runtime", "build")
         usable &= not missing
         extra = f"[{use}]" if use != "runtime" else ""
-        hint = f"pip install 'hagane{extra}'" if use in ("runtime", "build", "cuda") else f"pip install {package}"
+        hint = (
+            f"pip install 'hagane{extra}'"
+            if use in ("runtime", "build", "cuda")
+            else f"pip install {package}"
+        )
         rows.append((f"{package} ({use})", version or "missing", "" if version else hint))
     if json:
         show_json({name: {"found": found, "next": hint} for name, found, hint in rows})

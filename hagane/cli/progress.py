@@ -25,3 +25,15 @@ def building(path: Path) -> Iterator[Callable[[str, int, int], bool | None]]:
             bars.update(task, description=f"{path.name}: {stage}", completed=done, total=total)
 
         yield show
+
+
+@contextmanager
+def working(what: str) -> Iterator[None]:
+    """A spinner while something of unknown length goes on."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(f"{what} ..."):
+        yield

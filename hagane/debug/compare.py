@@ -1,4 +1,4 @@
-"""Numeric comparison of an engine with the reference interpreter or ONNX Runtime, as a whole or node by node."""
+"""Numeric comparison of an engine with the interpreter or ONNX Runtime, as a whole or node by node."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TOLERANCE = 2.0**-16
 
 @dataclass(frozen=True)
 class Difference:
-    """How far one tensor is from the reference: largest absolute error, and that over the largest reference value."""
+    """How far a tensor is from the reference: its largest error, and that over the largest value."""
 
     name: str
     where: str
@@ -51,7 +51,9 @@ def compare_outputs(got: Mapping[str, Array], want: Mapping[str, Array]) -> list
     return [difference(name, np.asarray(got[name]), np.asarray(array)) for name, array in want.items()]
 
 
-def reference_outputs(model: str | Path, feed: Mapping[str, Any], against: str = "reference") -> dict[str, Array]:
+def reference_outputs(
+    model: str | Path, feed: Mapping[str, Any], against: str = "reference"
+) -> dict[str, Array]:
     """What the model should give: by the interpreter in float64, or by ONNX Runtime without optimisation."""
     if against == "reference":
         import hagane.ops  # noqa: F401

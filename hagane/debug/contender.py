@@ -1,7 +1,7 @@
 """One side of a speed comparison, in a process of its own: reads commands, prints times.
 
-Started by `debug.duel`. Commands on standard input, one JSON object a line: {"runs": 20, "idle_ms": 0}. Answers: a JSON
-list of microseconds for each run.
+Started by `debug.duel`. Commands on standard input, one JSON object a line: {"runs": 20, "idle_ms": 0}.
+Answers: a JSON list of microseconds for each run.
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ import numpy as np
 
 
 def _hagane(path: str, threads: int) -> Callable[[dict[str, Any]], Any]:
-    import hagane
+    from hagane.api import load
 
-    session = hagane.load(path, threads=threads)
-    return session.run
+    return load(path, threads=threads).run
 
 
 def _onnxruntime(path: str, threads: int) -> Callable[[dict[str, Any]], Any]:
@@ -38,7 +37,11 @@ def _openvino(path: str, threads: int) -> Callable[[dict[str, Any]], Any]:
     import openvino
 
     core = openvino.Core()
-    settings = {"INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "f32"}
+    settings = {
+        "INFERENCE_NUM_THREADS": threads,
+        "PERFORMANCE_HINT": "LATENCY",
+        "INFERENCE_PRECISION_HINT": "f32",
+    }
     request = core.compile_model(path, "CPU", settings).create_infer_request()
 
     def run(feed: dict[str, Any]) -> Any:
@@ -52,6 +55,7 @@ _KINDS = {"hagane": _hagane, "onnxruntime": _onnxruntime, "openvino": _openvino}
 
 
 def main() -> None:
+    """Loads the side that the arguments name, then serves commands until standard input ends."""
     kind, path, threads, feed_path = sys.argv[1:5]
     with np.load(feed_path) as archive:
         feed = {name: archive[name] for name in archive.files}

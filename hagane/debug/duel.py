@@ -38,7 +38,12 @@ class Times:
 
     def as_dict(self) -> dict[str, float | int]:
         """Figures for JSON."""
-        return {"min_us": self.min_us, "median_us": self.median_us, "p99_us": self.p99_us, "runs": len(self.all_us)}
+        return {
+            "min_us": self.min_us,
+            "median_us": self.median_us,
+            "p99_us": self.p99_us,
+            "runs": len(self.all_us),
+        }
 
 
 class _Child:
@@ -78,9 +83,10 @@ def duel(
     blocks: int = 6,
     idle_ms: float = 0.0,
 ) -> list[Times]:
-    """Times of (kind, path) sides on one feed; kinds are hagane (an engine file), onnxruntime and openvino (a model).
+    """Times of (kind, path) sides on one feed.
 
-    seconds: for each side, in `blocks` alternating blocks. Raises: RunError if a side fails.
+    kinds: hagane (path is an engine file), onnxruntime and openvino (path is a model). seconds: for each
+    side, in `blocks` alternating blocks. Raises: RunError if a side fails.
     """
     with tempfile.TemporaryDirectory() as folder:
         feed_path = str(Path(folder) / "feed.npz")

@@ -32,7 +32,7 @@ def default_dims(
     given: Mapping[str, int] | None = None,
     batch: int = 1,
 ) -> dict[str, int]:
-    """A value for each symbol: the given one, `batch` for leading dims, else a typical one within its range."""
+    """A value for each symbol: the given one, `batch` for leading dims, else a typical one in its range."""
     dims: dict[str, int] = {}
     for port in ports:
         for axis, dim in enumerate(port.shape):
@@ -56,7 +56,9 @@ def within(symbol: Symbol | Sym, wanted: int) -> int:
     return value
 
 
-def make_feed(ports: Sequence[Port], dims: Mapping[str, int], seed: int = 0) -> dict[str, np.ndarray[Any, Any]]:
+def make_feed(
+    ports: Sequence[Port], dims: Mapping[str, int], seed: int = 0
+) -> dict[str, np.ndarray[Any, Any]]:
     """Normal floats, integers 0 and 1 (so that any use as an index is in range), random booleans.
 
     Raises: ModelError for string inputs.
@@ -66,7 +68,9 @@ def make_feed(ports: Sequence[Port], dims: Mapping[str, int], seed: int = 0) -> 
     for port in ports:
         shape = tuple(_expr(d).evaluate(dims) for d in port.shape)
         if port.dtype is DType.STRING:
-            raise ModelError(f"input {port.name!r} holds strings", next_step="give it with --input name=file.npy")
+            raise ModelError(
+                f"input {port.name!r} holds strings", next_step="give it with --input name=file.npy"
+            )
         if port.dtype.is_float:
             feed[port.name] = rng.standard_normal(shape).astype(port.dtype.np)
         else:
