@@ -93,13 +93,17 @@ def provably_nonneg(value: Expr, depth: int = _DEPTH) -> bool:
         cofactor, rest = _factored(value, atom)
         low, high = cofactor.bounds()
         if high is not None and high <= 0:
-            bounds = _upper_bounds(atom)
+            bounds, enough = _upper_bounds(atom), any
+            if isinstance(atom, Call) and atom.op == "max":
+                bounds, enough = list(atom.args), all
         elif low is not None and low >= 0:
-            bounds = _lower_bounds(atom)
+            bounds, enough = _lower_bounds(atom), any
+            if isinstance(atom, Call) and atom.op == "min":
+                bounds, enough = list(atom.args), all
         else:
             continue
         if bounds:
-            return any(provably_nonneg(rest + cofactor * bound, depth - 1) for bound in bounds)
+            return enough(provably_nonneg(rest + cofactor * bound, depth - 1) for bound in bounds)
     return False
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from hagane.core.dtypes import DType
+from hagane.core.dtypes import DType, from_numpy
 from hagane.core.errors import ModelError
 from hagane.core.symbolic import Expr, emax, emin
 from hagane.ir.graph import Array, Node, Type
@@ -21,6 +21,7 @@ from hagane.ops.primitives import apply
 from hagane.ops.unary import infer_float, samples_with
 
 Composed = Callable[[Scalar, Attrs], Scalar]
+Limit = float | int | None
 
 
 def _greater(x: Scalar, limit: float) -> Scalar:
@@ -35,7 +36,17 @@ def _plus(x: Scalar, term: float) -> Scalar:
     return fn("add", x, lit(x.dtype, term))
 
 
-def _clamped(x: Scalar, lo: float | int | None, hi: float | int | None) -> Scalar:
+def _limits(dtype: DType, lo: Limit, hi: Limit) -> tuple[Limit, Limit]:
+    """The limits, brought into the range of an integer type."""
+    if not dtype.is_int:
+        return lo, hi
+    least, most = -(1 << dtype.bits - 1) if dtype.is_signed else 0, (1 << dtype.bits - dtype.is_signed) - 1
+    low, high = (None if v is None else min(max(int(v), least), most) for v in (lo, hi))
+    return low, high
+
+
+def _clamped(x: Scalar, lo: Limit, hi: Limit) -> Scalar:
+    lo, hi = _limits(x.dtype, lo, hi)
     if lo is not None:
         x = fn("max", x, lit(x.dtype, lo))
     if hi is not None:
@@ -162,9 +173,10 @@ def _integers(*attrs: Attrs) -> Callable[[], Iterable[Sample]]:
 
 
 def _clip(attrs: Attrs, x: Array) -> Array:
-    if attrs["lo"] is not None:
-        x = np.maximum(x, np.asarray(attrs["lo"], x.dtype))
-    return x if attrs["hi"] is None else np.minimum(x, np.asarray(attrs["hi"], x.dtype))
+    lo, hi = _limits(from_numpy(x.dtype), attrs["lo"], attrs["hi"])
+    if lo is not None:
+        x = np.maximum(x, np.asarray(lo, x.dtype))
+    return x if hi is None else np.minimum(x, np.asarray(hi, x.dtype))
 
 
 def _selu_reference(a: Attrs, x: Array) -> Any:
@@ -192,7 +204,7 @@ _activation(
     {"lo": 1.0, "hi": -1.0},
     infer=_infer_ordered,
     elements=_clip_elements,
-    more=_integers({"lo": -3, "hi": 44}, {"lo": 0, "hi": None}),
+    more=_integers({"lo": -3, "hi": 44}, {"lo": 0, "hi": None}, {"lo": -300, "hi": 300}),
 )
 _activation("gelu", _gelu, _gelu_reference, {"approx": "none"}, {"approx": "tanh"})
 _activation("silu", _silu, lambda a, x: x * apply("sigmoid", x))

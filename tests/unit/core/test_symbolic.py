@@ -242,6 +242,9 @@ I, J, K, L, N = (FACTS[name] for name in "ijkln")  # noqa: E741
         (emin(emin(I, T), K), emin(I, T, K)),
         (emin(L % T, T - 1), L % T),
         (emin(L, T - 1) // T, const(0)),
+        (emax(0, emin(V, T - 1)) % T, emax(0, emin(V, T - 1))),
+        (emin(emax(L, T), S + 2 * T), emax(L, T)),
+        (emax(emin(K, I), 0), emin(K, I)),
     ],
 )
 def test_simple_forms(expr: Expr, simple: Expr) -> None:
