@@ -18,6 +18,7 @@ import hagane.ops  # noqa: F401  (registers the ops)
 from hagane.core.errors import HaganeError, InternalError, ModelError
 from hagane.core.symbolic import Expr, Sym, sym
 from hagane.frontends.onnx.attributes import Attributes
+from hagane.frontends.onnx.blame import locate
 from hagane.frontends.onnx.context import NodeContext
 from hagane.frontends.onnx.emit import Emitter
 from hagane.frontends.onnx.functions import model_functions, schema_function
@@ -197,14 +198,14 @@ class Importer:
             results = self._convert(node, name, entries, place, emit)
             self._bind_outputs(node, results, place.scope)
         except HaganeError as error:
-            self._locate(error, node, name, entries)
+            locate(error, self.file, node, name, entries)
             raise
         except (AssertionError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             wrapped = InternalError(
                 f"importing {node.op_type} failed: {type(error).__name__}: {error}",
                 next_step="report this with the model: it is a fault of Hagane, not of the file",
             )
-            self._locate(wrapped, node, name, entries)
+            locate(wrapped, self.file, node, name, entries)
             raise wrapped from error
         finally:
             emit.loc = outer_loc
@@ -285,20 +286,6 @@ class Importer:
             if found is None:
                 raise ModelError(f"{node.op_type} has no output {position} here, but {name!r} wants it")
             scope.entries[name] = found
-
-    def _locate(
-        self, error: HaganeError, node: NodeProto, name: str, entries: Sequence[Entry | None]
-    ) -> None:
-        """Puts the node and its inputs, by the model's own names, into an error that lacks them."""
-        if "node" in error.where and "located" in error.__dict__:
-            return
-        shown = [
-            f"{n} {e.type}" if isinstance(e, Value) else n or "none"
-            for n, e in zip(node.input, [*entries, *[None] * len(node.input)], strict=False)
-        ]
-        rest = {k: v for k, v in error.where.items() if k not in ("node", "inputs")}
-        error.where = {"node": f"{name} ({node.op_type}) in {self.file}", "inputs": ", ".join(shown), **rest}
-        error.__dict__["located"] = True
 
     def import_subgraph(
         self, proto: GraphProto, place: Place, emit: Emitter, arguments: Sequence[Entry], name: str

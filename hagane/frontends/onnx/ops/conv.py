@@ -29,10 +29,7 @@ def check_channels(ctx: NodeContext, x: Value, w: Value, group: int) -> None:
     if group < 1:
         raise ModelError(f"group={group} of {ctx.op_type} should be 1 or more")
     if channels.is_const and per_group.is_const and channels != per_group * group:
-        raise ShapeError(
-            f"{ctx.op_type} input has {channels} channels, the weight wants {per_group * group}",
-            next_step="the file itself is at fault here: export the model again",
-        )
+        raise ShapeError(f"{ctx.op_type} input has {channels} channels, the weight wants {per_group * group}")
     if filters.is_const and filters.value % group:
         raise ShapeError(f"{ctx.op_type} has {filters} filters, which group={group} doesn't divide")
 
