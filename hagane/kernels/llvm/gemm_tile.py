@@ -18,6 +18,7 @@ F32_BYTES = 4
 # an FMA takes 4 cycles and two start in each
 _CHAINS_TO_FILL = 8
 _MAX_ROWS = 14
+_LINE_BYTES = 64
 
 
 @dataclass(frozen=True)
@@ -33,12 +34,15 @@ class Rows:
 class Panel:
     """Operand B of a tile: vector v of row k is at pointer + k * step + v vectors.
 
-    masks: for each vector the lanes that may be read; empty if all may.
+    masks: for each vector the lanes that may be read; empty if all may. ahead: memory to fetch into the
+    second-level cache meanwhile, `lines` cache lines for each turn of the loop.
     """
 
     pointer: Value
     step: Operand
     masks: tuple[Value | None, ...] = ()
+    ahead: Value | None = None
+    lines: int = 1
 
 
 @dataclass(frozen=True)
@@ -99,6 +103,10 @@ def multiply(f: Function, tile: Tile, depth: Operand, a: Rows, b: Panel) -> list
     count = f.literal(depth, "i64")
     whole = count // tile.unroll * tile.unroll
     with f.loop(0, whole, tile.unroll) as k:
+        if b.ahead is not None:
+            place = f.ptr(b.ahead, k // tile.unroll * (b.lines * _LINE_BYTES))
+            for line in range(b.lines):
+                f.prefetch(place, line * _LINE_BYTES, locality=2)
         for u in range(tile.unroll):
             step(k, u)
     if count.const is not None:

@@ -79,24 +79,28 @@ class HeightFunctions:
         masks = [m for m in b.masks if m is not None]
         for h in self.heights:
             with contextlib.nullcontext() if len(self.heights) == 1 else f.if_(height.eq(h)):
-                function = self._function(h, numbers, b.masks)
-                f.call(function, a.pointer, b.pointer, out.pointer, *numbers, *masks)
+                function = self._function(h, numbers, b)
+                ahead = [] if b.ahead is None else [b.ahead]
+                f.call(function, a.pointer, b.pointer, out.pointer, *numbers, *masks, *ahead)
 
-    def _function(self, height: int, numbers: Sequence[Value], masks: Sequence[Value | None]) -> Function:
+    def _function(self, height: int, numbers: Sequence[Value], like: Panel) -> Function:
         if height not in self._functions:
             names = ["row", "step", "b_step", "depth", "out_row"]
             args: list[tuple[str, Type | str]] = [("a", "ptr"), ("b", "ptr"), ("out", "ptr")]
             args += [(name, "i64") for name in names]
-            args += [(f"mask{v}", mask.type) for v, mask in enumerate(masks) if mask is not None]
+            args += [(f"mask{v}", mask.type) for v, mask in enumerate(like.masks) if mask is not None]
+            args += [] if like.ahead is None else [("ahead", "ptr")]
             name = f"{self.f.name}_{self.slug}{height}"
             f = self.module.function(name, args, internal=True, inline="never")
             row, step, b_step, depth, out_row = (
                 int(n.const) if n.const is not None else f.arg(name)
                 for n, name in zip(numbers, names, strict=True)
             )
-            inner = tuple(None if mask is None else f.arg(f"mask{v}") for v, mask in enumerate(masks))
+            masks = tuple(None if mask is None else f.arg(f"mask{v}") for v, mask in enumerate(like.masks))
+            ahead = None if like.ahead is None else f.arg("ahead")
+            b = Panel(f.arg("b"), b_step, masks, ahead, like.lines)
             tile = shape_of(self.tile, height)
-            sums = multiply(f, tile, depth, Rows(f.arg("a"), row, step), Panel(f.arg("b"), b_step, inner))
+            sums = multiply(f, tile, depth, Rows(f.arg("a"), row, step), b)
             store_sums(f, tile, sums, Sums(f.arg("out"), out_row))
             self._functions[height] = f
         return self._functions[height]

@@ -38,6 +38,9 @@ _SERIAL_PRODUCTS = 20_000
 _BLOCK_BYTES = 512 * 1024
 _TYPICAL_ROWS = 64  # assumed for a symbolic number of rows
 _MOST_VECTORS = 6
+_LINE_BYTES = 64
+# tiles among which fetching the next panel is divided where their number isn't known
+_TYPICAL_TILES = 4
 
 
 @dataclass(frozen=True)
@@ -163,6 +166,15 @@ def _packed(problem: _Problem, columns: int) -> Packed:
     return padded.reshape(problem.num_batches, depth, panels, columns).transpose(0, 2, 1, 3).finish()
 
 
+@dataclass(frozen=True)
+class _Place:
+    """A tile of all tiles, its panel, and its number among those that meet the panel one after the other."""
+
+    tile: Value
+    panel: Value
+    number: Value
+
+
 class _Writer:
     """Writes the kernel."""
 
@@ -188,31 +200,46 @@ class _Writer:
                 batch = unit // per_batch
                 unit = unit - batch * per_batch
                 bind_positions(inner, found.batch, batch)
-            tile, panel = self._place(cut, block, unit)
-            self._tile(inner, cut, tile, panel)
+            place = self._place(cut, block, unit)
+            self._tile(inner, cut, place)
 
-    def _place(self, cut: Heights, block: int, unit: Value) -> tuple[Value, Value]:
-        """Tile and panel of a unit: blocks of tiles outermost, then panels, then the block's tiles."""
-        f, count = self.f, cut.count
+    def _place(self, cut: Heights, block: int, unit: Value) -> _Place:
+        """What a unit computes: blocks of tiles are outermost, then panels, then the block's tiles."""
+        count = cut.count
         if count.const is not None and count.const <= block:
-            return unit % count, unit // count
+            return _Place(unit % count, unit // count, unit % count)
         full = block * self.num_panels
         number = unit // full
         rest = unit - number * full
         first = number * block
-        here = f.imin(count - first, block)
-        return first + rest % here, rest // here
+        here = self.f.imin(count - first, block)
+        return _Place(first + rest % here, rest // here, rest % here)
 
-    def _tile(self, scope: Scope, cut: Heights, tile: Value, panel: Value) -> None:
+    def _tile(self, scope: Scope, cut: Heights, place: _Place) -> None:
         f, found, depth = self.f, self.problem.product, self.problem.depth
         panel_bytes = depth * self.tile.row_bytes
         batch = scope.expr(found.b.base // (depth * self.problem.num_columns))
-        where = (batch * self.num_panels + panel) * panel_bytes
-        b = Panel(f.ptr(self.places[found.b.operand].pointer, where), self.tile.row_bytes)
+        where = (batch * self.num_panels + place.panel) * panel_bytes
+        start = f.ptr(self.places[found.b.operand].pointer, where)
+        b = Panel(start, self.tile.row_bytes, (), *self._ahead(cut, place, start))
         start = f.ptr(self.places[found.a.operand].pointer, scope.expr(found.a.base) * F32_BYTES)
         a = Rows(start, found.a.rows.value * F32_BYTES, found.a.step.value * F32_BYTES)
-        column = panel * self.tile.columns
-        self.tiles.emit(scope, cut, tile, Job(depth, a, b, column, self._masks(column)))
+        column = place.panel * self.tile.columns
+        self.tiles.emit(scope, cut, place.tile, Job(depth, a, b, column, self._masks(column)))
+
+    def _ahead(self, cut: Heights, place: _Place, panel: Value) -> tuple[Value | None, int]:
+        """The part of the next panel that a tile fetches, and how many cache lines in each turn of its loop.
+
+        The tiles of one panel fetch the whole next one: the first of them would wait for it otherwise.
+        """
+        turns, panel_bytes = self.problem.depth // self.tile.unroll, self.problem.depth * self.tile.row_bytes
+        if self.num_panels == 1 or not turns:
+            return None, 0
+        tiles = int(cut.count.const) if cut.count.const else _TYPICAL_TILES
+        lines = -(-panel_bytes // (_LINE_BYTES * turns * tiles))
+        share = turns * lines * _LINE_BYTES
+        offset = self.f.imin(place.number * share, max(panel_bytes - share, 0))
+        return self.f.ptr(panel, offset + panel_bytes), lines
 
     def _masks(self, column: Value) -> tuple[Value | None, ...]:
         """Per vector of the panel the lanes that are columns, None if they always all are."""
