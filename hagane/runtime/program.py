@@ -102,10 +102,10 @@ class Binding:
 class ProgramRunner:
     """One program of a session. Not thread-safe: the session's lock guards it."""
 
-    def __init__(self, program: Program, resources: Resources) -> None:
+    def __init__(self, program: Program, resources: Resources, split: bool = False) -> None:
         self.program = program
         self.resources = resources
-        self.schedule = build_schedule(program, resources.code.address, resources.threads)
+        self.schedule = build_schedule(program, resources.code.address, resources.threads, split)
         self.arena = Chunk(resources.budget, "arena")
         self.event_chunks: dict[int, Chunk] = {}
         self.buffers = {buffer.name: buffer for buffer in program.buffers}

@@ -121,14 +121,22 @@ def defined_symbols(step: Step) -> tuple[str, ...]:
     return ()
 
 
-def build_schedule(program: Program, kernel_address: Callable[[str], int], threads: int) -> Schedule:
-    """The schedule of a program for a number of threads."""
-    return _Scheduler(program, kernel_address, threads).build()
+def build_schedule(
+    program: Program, kernel_address: Callable[[str], int], threads: int, split: bool = False
+) -> Schedule:
+    """The schedule of a program for a number of threads.
+
+    split: each native step is a segment of its own, and Python drives all control flow.
+    """
+    return _Scheduler(program, kernel_address, threads, split).build()
 
 
 class _Scheduler:
-    def __init__(self, program: Program, kernel_address: Callable[[str], int], threads: int) -> None:
+    def __init__(
+        self, program: Program, kernel_address: Callable[[str], int], threads: int, split: bool
+    ) -> None:
         self._program = program
+        self._split = split
         self._kernel_address = kernel_address
         self._threads = threads
         self._events = 0
@@ -162,9 +170,9 @@ class _Scheduler:
 
     def _is_native(self, step: Step) -> bool:
         if isinstance(step, If):
-            return all(map(self._is_native, step.then + step.otherwise))
+            return not self._split and all(map(self._is_native, step.then + step.otherwise))
         if isinstance(step, Loop):
-            return all(map(self._is_native, step.body))
+            return not self._split and all(map(self._is_native, step.body))
         if isinstance(step, Launch | Copy | Fill):
             return step.device == "cpu:0"
         return self._is_static_shape(step)
@@ -177,11 +185,13 @@ class _Scheduler:
                 continue
             if self._is_native(step):
                 native.append(step)
-                continue
+                if not self._split:
+                    continue
             if native:
                 items.append(self._segment(native))
                 native = []
-            items.append(self._item(step))
+            if not self._is_native(step):
+                items.append(self._item(step))
         if native:
             items.append(self._segment(native))
         return tuple(items)

@@ -11,7 +11,8 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -21,7 +22,7 @@ from hagane.core.errors import EngineError, HaganeError, RunError
 from hagane.core.targets import can_run, native_cpu, parse_target
 from hagane.engine.image import EngineImage
 from hagane.plan.abi import MAX_THREADS
-from hagane.plan.model import Port, Symbol
+from hagane.plan.model import Port, Program, Symbol
 from hagane.plan.verify import verify_plan
 from hagane.runtime.frame import run_program
 from hagane.runtime.inputs import admit, feed_error
@@ -74,7 +75,7 @@ class Session:
         resources = Resources(image, target, threads, _check_affinity(affinity), memory_limit)
         self._resources: Resources | None = resources
         self._runners: dict[str, ProgramRunner] = {}
-        self._main = self._runner("main" if "main" in plan.programs else next(iter(plan.programs)))
+        self._main = self.runner("main" if "main" in plan.programs else next(iter(plan.programs)))
         self._last: tuple[Shapes, Binding] | None = None
         self._plain_inputs = [(p.name, p.dtype.np, p) for p in self._main.program.inputs]
         _sessions.add(self)
@@ -112,25 +113,8 @@ class Session:
         """
         with self._lock:
             main = self._main
-            arrays = []
-            shapes = []
-            try:
-                for name, dtype, port in self._plain_inputs:
-                    array = feed[name]
-                    if (
-                        type(array) is not np.ndarray
-                        or array.dtype is not dtype
-                        or not array.flags.c_contiguous
-                        or not array.flags.aligned
-                    ):
-                        array = admit(port, array)
-                    arrays.append(array)
-                    shapes.append(array.shape)
-            except KeyError:
-                raise feed_error(main.program.inputs, feed) from None
-            if len(feed) != len(arrays):
-                raise feed_error(main.program.inputs, feed)
-            key = tuple(shapes)
+            arrays = self.admit_feed(feed)
+            key = tuple([array.shape for array in arrays])
             last = self._last
             if last is None or last[0] != key:
                 self._open()
@@ -139,7 +123,7 @@ class Session:
                 self._check_out_names(out)
             if main.is_static:
                 return main.run_static(last[1], arrays, out)
-            return run_program(main, last[1], arrays, out, self._runner)
+            return run_program(main, last[1], arrays, out, self.runner)
 
     def run_async(
         self, feed: Mapping[str, Any], out: Mapping[str, Array] | None = None
@@ -152,6 +136,35 @@ class Session:
 
                 self._executor = ThreadPoolExecutor(1, "hagane-async")
             return self._executor.submit(self.run, feed, out)
+
+    def admit_feed(self, feed: Mapping[str, Any]) -> list[Array]:
+        """The arrays of a feed in the order of the inputs, as run() takes them.
+
+        Raises: RunError if one is missing, unknown, no array or of another dtype.
+        """
+        arrays = []
+        try:
+            for name, dtype, port in self._plain_inputs:
+                array = feed[name]
+                if (
+                    type(array) is not np.ndarray
+                    or array.dtype is not dtype
+                    or not array.flags.c_contiguous
+                    or not array.flags.aligned
+                ):
+                    array = admit(port, array)
+                arrays.append(array)
+        except KeyError:
+            raise feed_error(self._main.program.inputs, feed) from None
+        if len(feed) != len(arrays):
+            raise feed_error(self._main.program.inputs, feed)
+        return arrays
+
+    @contextmanager
+    def exclusive(self) -> Iterator[tuple[Resources, Program]]:
+        """Keeps runs out while a tool, such as the profiler, uses what they use."""
+        with self._lock:
+            yield self._open(), self._main.program
 
     def reset_states(self) -> None:
         """Forgets what earlier runs left in the engine's states: they are zero again."""
@@ -187,7 +200,8 @@ class Session:
             raise RunError("the session is closed", next_step="load the engine again")
         return self._resources
 
-    def _runner(self, name: str) -> ProgramRunner:
+    def runner(self, name: str) -> ProgramRunner:
+        """What runs a program of the plan; for holders of the session's lock."""
         found = self._runners.get(name)
         if found is None:
             resources = self._open()
