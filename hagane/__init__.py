@@ -4,7 +4,9 @@ The public names are loaded on first use, so that importing the package costs no
 runs engines never imports the compiler.
 """
 
+import sys
 from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 __version__ = "0.1.0"
@@ -18,6 +20,21 @@ _HOME = {
 }
 
 __all__ = ["Dim", "build", "compare", "errors", "load"]
+
+
+class _Package(ModuleType):
+    """Keeps `hagane.build` the public function when the package of that name is imported.
+
+    Python sets an attribute on the parent for each imported submodule; statements such as
+    `from hagane.build.builder import ...` don't read it.
+    """
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not (name == "build" and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
 
 
 def __getattr__(name: str) -> Any:

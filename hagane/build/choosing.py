@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
+from hagane.build.isolate import region_key
 from hagane.core.targets import CpuTarget
 from hagane.ir.region import Region
-from hagane.kernels.catalog import fitting
+from hagane.kernels.catalog import fallback, fitting
 from hagane.kernels.tactic import Params, Tactic
-from hagane.lower.program import Choose
 
 
-def choose_first(target: CpuTarget) -> Choose:
-    """The most specific tactic with its best guess of parameters: no measurement, so no time spent."""
+@dataclass
+class Choices:
+    """The choice for each region, by its key: the first tactic's best guess unless something better is known."""
 
-    def choose(region: Region) -> tuple[Tactic, Params]:
-        tactic = fitting(region, target)[0]
-        return tactic, tactic.space(region, target)[0]
+    target: CpuTarget
+    known: dict[str, tuple[Tactic, Params]] = field(default_factory=dict)
 
-    return choose
+    def __call__(self, region: Region) -> tuple[Tactic, Params]:
+        chosen = self.known.get(region_key(region))
+        if chosen is not None:
+            return chosen
+        tactic = fitting(region, self.target)[0]
+        return tactic, tactic.space(region, self.target)[0]
+
+    def demote(self, region: Region) -> bool:
+        """Gives the region the fallback tactic; False if it has that already or can't have it."""
+        tactic = fallback()
+        if self(region)[0] is tactic or not tactic.supports(region, self.target):
+            return False
+        self.known[region_key(region)] = tactic, tactic.space(region, self.target)[0]
+        return True

@@ -30,6 +30,11 @@ def all_tactics() -> tuple[Tactic, ...]:
     return tuple(sorted(found, key=lambda t: (rank.get(t.name, 100), t.name)))
 
 
+def fallback() -> Tactic:
+    """The tactic that computes any region with a tensor expression."""
+    return all_tactics()[-1]
+
+
 def supporting(region: Region, target: CpuTarget) -> list[Tactic]:
     """The tactics that compute the region, most specific first.
 

@@ -99,3 +99,9 @@ class Tactic(Protocol):
     def lower(self, region: Region, target: CpuTarget, params: Params) -> Lowering:
         """The kernels; layouts are those of region.operands and region.outputs by now."""
         ...
+
+
+def describe(tactic: Tactic, params: Params) -> str:
+    """Name and parameters in one word, the same for equal ones: what reports and the timing cache show."""
+    shown = ",".join(f"{key}={params[key]}" for key in sorted(params))
+    return f"{tactic.name}({shown})" if shown else tactic.name

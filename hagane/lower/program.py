@@ -13,7 +13,7 @@ from hagane.ir.graph import Graph, Node, Value
 from hagane.ir.layout import num_elements
 from hagane.ir.region import Region
 from hagane.ir.registry import op_def
-from hagane.kernels.tactic import Argument, Input, Lowering, Output, Packed, Params, Tactic, Temporary
+from hagane.kernels.tactic import Argument, Input, Lowering, Output, Packed, Params, Tactic, Temporary, describe
 from hagane.lower.cost import region_bytes, region_flops
 from hagane.lower.kernels import KernelLibrary
 from hagane.lower.lifetimes import place_lifetimes
@@ -92,7 +92,7 @@ class ProgramWriter:
         info = RegionInfo(
             region.outputs[0].name,
             kind,
-            _tactic_text(tactic, params),
+            describe(tactic, params),
             region.node.loc.nodes,
             region_flops(region),
             region_bytes(region),
@@ -208,8 +208,3 @@ def _root(value: Value) -> Value:
 
 def _value_bytes(value: Value) -> Expr:
     return num_elements(value.layout, value.shape) * value.dtype.itemsize
-
-
-def _tactic_text(tactic: Tactic, params: Params) -> str:
-    shown = ",".join(f"{key}={params[key]}" for key in sorted(params))
-    return f"{tactic.name}({shown})" if shown else tactic.name

@@ -1,0 +1,145 @@
+"""Verified builds: every region's kernels against the interpreter, at several shapes and on hard inputs.
+
+A region that is off is demoted to the generic kernel and reported by the model's node names; one that is off even then
+fails the build. The tolerance follows the conditioning of the region on the inputs at hand: what a relative change of
+its inputs by 2^-20 does to the result, plus 2^-20 of the largest value.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from hagane.build.choosing import Choices
+from hagane.build.compile import Compiler
+from hagane.build.options import BuildOptions, report
+from hagane.build.regions import Alone, plan_alone, region_feed, sample_dims, sessions, unique_regions
+from hagane.core.dtypes import from_numpy
+from hagane.core.errors import BuildError
+from hagane.ir import interpreter
+from hagane.ir.graph import Array, Graph
+from hagane.ir.region import Region
+from hagane.lower.kernels import KernelLibrary
+from hagane.runtime.session import Session
+
+logger = logging.getLogger(__name__)
+STEP = 2.0**-20
+KINDS = {"quick": ("normal",), "full": ("normal", "large", "zeros", "rows", "special")}
+NUM_DIMS = {"quick": 1, "full": 3}
+VERIFY_THREADS = 2
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A region whose kernels are off: where, and by how much on which inputs."""
+
+    key: str
+    nodes: str
+    what: str
+
+
+def verify_graph(
+    graph: Graph, choices: Choices, compiler: Compiler, options: BuildOptions, weights: Mapping[str, Array]
+) -> str:
+    """Checks all regions, demotes those that are off, and returns the verification records, one a line.
+
+    Raises: BuildError if a region is off even in the generic kernel.
+    """
+    pending = unique_regions(graph)
+    records: list[str] = []
+    while pending:
+        library = KernelLibrary(choices.target)
+        plans = [plan_alone(region, library, choices) for region in pending.values()]
+        findings: list[Finding] = []
+        opened = sessions(plans, library, compiler, weights, VERIFY_THREADS)
+        for number, (key, alone, session) in enumerate(zip(pending, plans, opened, strict=True)):
+            report(options, "verify", number, len(plans))
+            with session:
+                finding, checked = _check(key, alone, session, options.verify)
+            records.append(f"{key} {alone.plan.regions[-1].tactic} {'off' if finding else 'ok'} {checked}")
+            if finding is not None:
+                findings.append(finding)
+        pending = _demote(findings, pending, choices)
+    return "\n".join(records)
+
+
+def _demote(findings: list[Finding], regions: Mapping[str, Region], choices: Choices) -> dict[str, Region]:
+    """The regions to check again, with other kernels."""
+    again: dict[str, Region] = {}
+    for finding in findings:
+        region = regions[finding.key]
+        tactic = choices(region)[0].name
+        if not choices.demote(region):
+            raise BuildError(
+                f"the kernels of a region give wrong results: {finding.what}",
+                where={"node": finding.nodes},
+                tried=f"the {tactic} kernel",
+                next_step="please report the model; hagane.build(..., fuse=False) may avoid the fault",
+            )
+        logger.warning("%s: the %s kernel is off (%s); the generic one is used", finding.nodes, tactic, finding.what)
+        again[finding.key] = region
+    return again
+
+
+def _check(key: str, alone: Alone, session: Session, level: str) -> tuple[Finding | None, int]:
+    """The first fault found, and the number of runs compared."""
+    runs = 0
+    for dims in sample_dims(alone.region)[: NUM_DIMS[level]]:
+        for seed, kind in enumerate(KINDS[level]):
+            if kind == "special" and _spreads_nan(alone):
+                continue
+            feed = region_feed(alone, dims, kind, seed)
+            fault = _compare(alone.graph, session.run(feed), feed)
+            runs += 1
+            if fault is not None:
+                where = f"{fault} on {kind} inputs" + (f" with {dims}" if dims else "")
+                return Finding(key, str(alone.region.node.loc), where), runs
+    return None, runs
+
+
+def _spreads_nan(alone: Alone) -> bool:
+    """Winograd's transforms spread a NaN over the tile around it."""
+    return any("winograd" in info.tactic for info in alone.plan.regions)
+
+
+def _compare(graph: Graph, got: Mapping[str, Array], feed: Mapping[str, Array]) -> str | None:
+    want = interpreter.run(graph, feed)
+    moved = interpreter.run(graph, {name: _nudged(array) for name, array in feed.items()})
+    for name, expected in want.items():
+        fault = _fault(got[name], expected, moved[name])
+        if fault is not None:
+            return fault
+    return None
+
+
+def _nudged(array: Array) -> Array:
+    """The inputs changed by a relative 2^-20, up and down at random; small types keep their rounding."""
+    if array.dtype.kind != "f" or array.dtype.itemsize < 4:
+        return array
+    signs = np.random.default_rng(array.size).choice((-1.0, 1.0), array.shape)
+    return (array * (1 + signs * STEP)).astype(array.dtype)
+
+
+def _fault(got: Array, want: Array, moved: Array) -> str | None:
+    if got.shape != want.shape:
+        return f"the shape is {list(got.shape)} for {list(want.shape)}"
+    if not from_numpy(want.dtype).is_float:
+        wrong = int(np.count_nonzero(got != want))
+        return f"{wrong} of {want.size} values differ" if wrong else None
+    a, b, c = (x.astype(np.float64) for x in (got, want, moved))
+    steady = np.isfinite(b) & np.isfinite(c)
+    special = ~np.isfinite(b) & (~np.isfinite(c))
+    if not np.array_equal(np.isnan(a[special]), np.isnan(b[special])):
+        return "NaN is at other places"
+    scale = np.abs(b[steady]).max(initial=0.0)
+    unit = float(np.finfo(want.dtype).eps) if want.dtype.kind == "f" else 2.0**-7
+    bound = 16 * np.abs(c[steady] - b[steady]) + max(STEP, unit) * (scale + np.abs(b[steady])) + 1e-30
+    with np.errstate(invalid="ignore"):
+        error = np.abs(a[steady] - b[steady])
+    bad = ~(error <= bound)
+    if bad.any():
+        return f"{int(bad.sum())} of {want.size} values are off, by up to {float(np.nanmax(error)):.3g} of {scale:.3g}"
+    return None
