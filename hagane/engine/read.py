@@ -12,7 +12,7 @@ import hashlib
 import mmap
 import os
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from typing import Any, TypeVar
@@ -44,6 +44,7 @@ Array = np.ndarray[Any, Any]
 
 _MAX_TEXT_BYTES = 1 << 30
 
+_K = TypeVar("_K")
 _T = TypeVar("_T")
 
 
@@ -75,15 +76,15 @@ def _naming(path: str | os.PathLike[str]) -> Iterator[None]:
         raise
 
 
-class _Lazy(Mapping[str, _T]):
+class _Lazy(Mapping[_K, _T]):
     """A mapping whose values are made at first use."""
 
-    def __init__(self, names: list[str], make: Callable[[str], _T]) -> None:
+    def __init__(self, names: Iterable[_K], make: Callable[[_K], _T]) -> None:
         self._names = dict.fromkeys(names)
         self._make = make
-        self._made: dict[str, _T] = {}
+        self._made: dict[_K, _T] = {}
 
-    def __getitem__(self, name: str) -> _T:
+    def __getitem__(self, name: _K) -> _T:
         if name not in self._made:
             if name not in self._names:
                 raise KeyError(name)
@@ -93,7 +94,7 @@ class _Lazy(Mapping[str, _T]):
     def __contains__(self, name: object) -> bool:
         return name in self._names
 
-    def __iter__(self) -> Iterator[str]:
+    def __iter__(self) -> Iterator[_K]:
         return iter(self._names)
 
     def __len__(self) -> int:
@@ -178,19 +179,19 @@ class _Reader:
             raise damaged(f"section {kind} has another size than it claims")
         return _decode(raw, kind)
 
-    def arrays(self, kind: str, entries: Mapping[Any, Stored]) -> dict[Any, Array]:
-        """Read-only arrays over the mapping."""
-        section = self.manifest.section(kind)
-        arrays = {}
-        for name, entry in entries.items():
-            dtype = DType(entry.dtype).np
-            if entry.size and section is not None:
-                count = entry.size // dtype.itemsize
-                flat = np.frombuffer(self._map, dtype, count, section.offset + entry.offset)
-                arrays[name] = flat.reshape(entry.shape)
-            else:
-                arrays[name] = np.empty(entry.shape, dtype)
-        return arrays
+    def weight(self, name: str) -> Array:
+        return self._array("weights", self.manifest.weights[name])
+
+    def packed(self, key: tuple[str, str]) -> Array:
+        return self._array("packed", self.manifest.packed[key])
+
+    def _array(self, kind: str, entry: Stored) -> Array:
+        """A read-only array over the mapping."""
+        dtype = DType(entry.dtype).np
+        if not entry.size:
+            return np.empty(entry.shape, dtype)
+        start = self._section(kind).offset + entry.offset
+        return np.frombuffer(self._map, dtype, entry.size // dtype.itemsize, start).reshape(entry.shape)
 
     def wrong_hashes(self, kind: str, entries: Mapping[Any, Stored]) -> list[str]:
         """Names of the arrays whose content isn't what was written."""
@@ -225,8 +226,8 @@ class EngineFile(EngineImage):
         manifest = reader.manifest
         self.plans = _Lazy(reader.targets(), reader.plan)
         self.code = _Lazy(reader.targets(), reader.code)
-        self.weights = reader.arrays("weights", manifest.weights)
-        self.packed = reader.arrays("packed", manifest.packed)
+        self.weights = _Lazy(manifest.weights, reader.weight)
+        self.packed = _Lazy(manifest.packed, reader.packed)
         self.metadata = manifest.metadata
         self.pack = manifest.pack
         self.release_weight = reader.release_weight
