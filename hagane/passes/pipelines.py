@@ -11,6 +11,7 @@ from hagane.passes.dead_code import RemoveDeadCode
 from hagane.passes.fold_constants import FoldConstants
 from hagane.passes.fold_scales import FoldScales
 from hagane.passes.fuse import Fuse
+from hagane.passes.fuse_attention import FuseAttention
 
 SIMPLIFY: tuple[Pass, ...] = (
     FoldConstants(),
@@ -26,4 +27,10 @@ SIMPLIFY: tuple[Pass, ...] = (
 
 def build_pipeline(target: TargetModel, *, fuse: bool = True) -> tuple[Pass, ...]:
     """All passes of a build. fuse=False makes each op a region of its own, for debugging."""
-    return (*SIMPLIFY, Fuse(enabled=fuse), ChooseLayouts(target), RemoveDeadCode())
+    return (
+        *SIMPLIFY,
+        FuseAttention(enabled=fuse),
+        Fuse(enabled=fuse),
+        ChooseLayouts(target),
+        RemoveDeadCode(),
+    )
