@@ -22,6 +22,7 @@ from hagane.kernels.tactic import Argument, Input, KernelLaunch, Layouts, Loweri
 
 # Each width of tile has code of its own, twice, where the width is unknown; 8 sums hide the FMA latency.
 _MOST_DYNAMIC_COLUMNS = 8
+_MOST_ROWS = 8  # of a chunk: its rows are shared out together, and read some input rows again
 _MOST_KERNEL_COLUMNS = 11  # weights of a kernel row that are held in registers
 
 
@@ -44,10 +45,12 @@ class ConvDepthwise:
         problem = _problem(region, target)
         # the rest of the registers holds a row of weights, one input and what the epilogue needs
         most = max(target.num_vector_registers - problem.kernel[1] - 4, 2)
-        if not problem.width[1].is_const:
-            return [{"columns": min(most, _MOST_DYNAMIC_COLUMNS)}]
-        sizes = {near_equal(problem.width[1].value, min(most, limit))[0][0] for limit in (14, 8)}
-        return [{"columns": size} for size in sorted(sizes, reverse=True)]
+        height, width = problem.height[1], problem.width[1]
+        rows = near_equal(height.value, _MOST_ROWS)[0][0] if height.is_const else _MOST_ROWS
+        if not width.is_const:
+            return [{"columns": min(most, _MOST_DYNAMIC_COLUMNS), "rows": rows}]
+        sizes = {near_equal(width.value, min(most, limit))[0][0] for limit in (14, 8)}
+        return [{"columns": size, "rows": rows} for size in sorted(sizes, reverse=True)]
 
     def lower(self, region: Region, target: CpuTarget, params: Params) -> Lowering:
         problem = _problem(region, target)
@@ -63,7 +66,7 @@ class ConvDepthwise:
 
         def emit(module: Module, name: str) -> None:
             frame = Frame(module, name, len(arguments), dims)
-            _Kernel(frame, problem, int(params["columns"])).write()
+            _Kernel(frame, problem, int(params["columns"]), int(params["rows"])).write()
 
         slug = f"depthwise{problem.kernel[0]}x{problem.kernel[1]}_{problem.out_channels}"
         return Lowering((KernelLaunch(slug, emit, tuple(arguments), dims),))
@@ -90,8 +93,8 @@ class _Row:
 class _Kernel:
     """Emits one kernel."""
 
-    def __init__(self, frame: Frame, problem: ConvProblem, columns: int) -> None:
-        self.frame, self.f, self.problem, self.columns = frame, frame.f, problem, columns
+    def __init__(self, frame: Frame, problem: ConvProblem, columns: int, rows: int) -> None:
+        self.frame, self.f, self.problem, self.columns, self.rows = frame, frame.f, problem, columns, rows
         f, scope = frame.f, frame.scope
         pointers = list(frame.pointers)
         self.x, self.w = pointers[:2]
@@ -119,18 +122,23 @@ class _Kernel:
         f, problem = self.f, self.problem
         blocks = problem.out_blocks
         columns = Columns(f, self.out_width, self.columns) if self.out_width.const is None else None
-        lo, hi = self.frame.share(self.batch * blocks * self.out_height)
+        # chunks of rows come before channels, so that a thread reads what it wrote itself in the layer before
+        num_chunks = (self.out_height + (self.rows - 1)) // self.rows
+        lo, hi = self.frame.share(self.batch * num_chunks * blocks)
         taps_bytes = problem.kernel[0] * problem.kernel[1] * self.pixel_bytes
-        with f.loop(lo, hi) as row:
-            plane, y = row // self.out_height, row % self.out_height
-            block = plane % blocks
-            top = y * problem.strides[0] + (self.row_halo[0] - problem.pads_begin[0])
-            source = f.ptr(self.x, plane * self.plane_bytes + top * self.row_bytes)
+        with f.loop(lo, hi) as unit:
+            rest, block = unit // blocks, unit % blocks
+            image, chunk = rest // num_chunks, rest % num_chunks
+            plane = f.ptr(self.x, (image * blocks + block) * self.plane_bytes)
             bias = f.const(self.vector, 0.0)
             if self.bias is not None:
                 bias = f.load(self.vector, self.bias, block * self.pixel_bytes)
             weights = f.ptr(self.w, block * taps_bytes)
-            self._row(_Row(plane // blocks, block, y, source, weights, bias), columns)
+            first = chunk * self.rows
+            with f.loop_nonempty(first, f.imin(first + self.rows, self.out_height)) as y:
+                top = y * problem.strides[0] + (self.row_halo[0] - problem.pads_begin[0])
+                source = f.ptr(plane, top * self.row_bytes)
+                self._row(_Row(image, block, y, source, weights, bias), columns)
 
     def _row(self, row: _Row, columns: Columns | None) -> None:
         f = self.f

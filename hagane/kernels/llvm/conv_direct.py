@@ -140,9 +140,15 @@ class _Kernel:
         self._walk(height, Columns(f, width, self.params.columns))
 
     def _walk(self, height: Value, columns: Columns) -> None:
-        """This thread's part of the tiles: those of all (image, group, row), or (image, row, group)."""
+        """This thread's part of the tiles: those of all (image, group, row), or (image, row, group).
+
+        Where the plane is one row, its tiles take the place of rows in the second order.
+        """
         f = self.f
-        per_row = columns.count
+        tiles_are_rows = self.flat and self.params.groups_inside
+        per_row = f.const("i64", 1) if tiles_are_rows else columns.count
+        if tiles_are_rows:
+            height = columns.count
         num_groups = sum(count for _, count in self.groups)
         outer = self.frame.scope.expr(self.problem.batch) * height * num_groups
         lo, hi = self.frame.share(outer * per_row)
@@ -155,6 +161,8 @@ class _Kernel:
             else:
                 rest, y = row_number // height, row_number % height
                 image, group = rest // num_groups, rest % num_groups
+            if tiles_are_rows:
+                first, last, y = y, y + 1, f.const("i64", 0)
 
             def visit(vectors: int, block: Value) -> None:
                 columns.visit(first, last, lambda size, x: self._tile(vectors, size, image, block, y, x))
@@ -192,9 +200,8 @@ class _Kernel:
         unroll = self.params.unroll
         while (count % problem.lanes) % unroll or problem.lanes % unroll:
             unroll -= 1
-        return Channels(
-            count, problem.lanes, unroll, self.block_bytes, block, block * -(-count // problem.lanes)
-        )
+        stream = block * -(-count // problem.lanes)
+        return Channels(count, problem.lanes, unroll, self.block_bytes, block, stream)
 
     def _sources(self, image: Value, block: Value, y: Value, x: Value) -> tuple[Value, Value]:
         """Addresses of the tile's first pixel at tap (0, 0) of its first input block, and of its weights."""

@@ -112,13 +112,23 @@ def _tile_cost(problem: ConvProblem, vectors: int, columns: int, flat: bool) -> 
         for size, count in near_equal(extent, columns):
             step = tile_cycles(size, group, depth, problem.lanes)
             # per tile: the epilogue, a branch or two, the start of the pipeline
-            wrapped = size * 2.0 if flat else 0.0
+            wrapped = size * 2.0 if flat and not _is_flat(problem) else 0.0
             total += num_groups * count * rows * (step * depth + 2 * size * group + wrapped + 30)
     return total * problem.group
 
 
+def _is_flat(problem: ConvProblem) -> bool:
+    """True if input and output are known to have no halo."""
+    layouts = (problem.x.layout, problem.output.layout)
+    return all(layout is not None and not layout.halo for layout in layouts)
+
+
 def _traffic_cost(problem: ConvProblem, vectors: int, inside: bool) -> float:
-    """Cycles spent on what the second-level cache can't keep between two uses, at 8 bytes a cycle."""
+    """Cycles spent on what the second-level cache can't keep between two uses, at 8 bytes a cycle.
+
+    With groups inside, a thread's part of the input is of the rows that it wrote itself in the layer before,
+    if all layers do so; with groups outside each thread reads all rows.
+    """
     height, width = _extent(problem.height[0]), _extent(problem.width[0])
     x_bytes = 4 * problem.in_channels * height * width
     w_bytes = (
@@ -131,7 +141,7 @@ def _traffic_cost(problem: ConvProblem, vectors: int, inside: bool) -> float:
     )
     num_groups = -(-problem.out_blocks // (vectors * problem.group))
     if inside:
-        moved = x_bytes + w_bytes * (height if w_bytes > _CACHE_BYTES else 1)
+        moved = w_bytes * (height if w_bytes > _CACHE_BYTES else 1)
     else:
         moved = w_bytes + x_bytes * (num_groups if x_bytes > _CACHE_BYTES else 1)
     return moved / 8.0

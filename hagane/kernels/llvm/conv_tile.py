@@ -34,7 +34,8 @@ class Channels:
 
     count: channels; lanes: of a block; unroll: channels whose code is written out. block_bytes: from one
     block of the input to the next; weight_block_bytes: likewise for the weights; vector_bytes: between the
-    streams of output vectors; element_bytes: between channels of the input.
+    streams of output vectors; element_bytes: between channels of the input; prefetch_bytes: how far ahead weights
+    are asked for, 0 for not at all.
     """
 
     count: int
@@ -44,6 +45,7 @@ class Channels:
     weight_block_bytes: int
     vector_bytes: int
     element_bytes: int = F32_BYTES
+    prefetch_bytes: int = 0
 
 
 class Tile:
@@ -94,6 +96,10 @@ class Tile:
                 f.load(self.type, w, channel * lane_bytes + v * channels.vector_bytes)
                 for v in range(self.vectors)
             ]
+            if channels.prefetch_bytes:
+                for v in range(self.vectors):
+                    ahead = channel * lane_bytes + v * channels.vector_bytes + channels.prefetch_bytes
+                    f.prefetch(w, ahead, locality=2)
             for p in live:
                 within = channel * channels.element_bytes
                 base, place = (guarded[p], within) if p in guarded else (plain, self.pixels[p] + within)
