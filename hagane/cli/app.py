@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 import platform
 import sys
 import tempfile
 import traceback
+from collections.abc import Callable
+from typing import Any
 
 import typer
 
@@ -25,8 +28,38 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-for verb in (build, run_verb, bench, compare, check, inspect, profile, demo, doctor):
-    app.command(name=verb.NAME, epilog=f"Example: {verb.EXAMPLE}")(verb.command)
+_VERBS = {
+    build: "build an engine from a model",
+    run_verb: "run an engine or a model once, on real data",
+    bench: "measure latency and throughput, alone or beside a peer",
+    compare: "compare answers with a reference",
+    check: "list what is supported and what will be slow",
+    inspect: "show what is inside an engine and why",
+    profile: "show where the time goes",
+    demo: "read the text in a picture",
+    doctor: "show what this machine offers and what is missing",
+}
+
+
+class _InterruptedError(Exception):
+    """Ctrl-C, which typer would otherwise answer by itself."""
+
+
+def _interruptible(command: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(command)
+    def run_command(*args: Any, **options: Any) -> None:
+        try:
+            command(*args, **options)
+        except KeyboardInterrupt as error:
+            raise _InterruptedError from error
+
+    return run_command
+
+
+for verb, summary in _VERBS.items():
+    app.command(name=verb.NAME, short_help=summary, epilog=f"Example: {verb.EXAMPLE}")(
+        _interruptible(verb.command)
+    )
 app.add_typer(zoo.app, name="zoo")
 
 
@@ -56,7 +89,7 @@ def run() -> None:
         _fail(error, f"the details are in {_write_report()}")
     except HaganeError as error:
         _fail(error)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, _InterruptedError):
         print("interrupted; nothing was written", file=sys.stderr)
         sys.exit(130)
     except BrokenPipeError:  # whoever read our output has stopped

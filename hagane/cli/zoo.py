@@ -10,7 +10,9 @@ from hagane.cli.arguments import Json
 from hagane.cli.output import show_json, show_table
 from hagane.cli.progress import working
 
-app = typer.Typer(help="Example models, by pinned hash.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(
+    help="list or fetch example models, by pinned hash", no_args_is_help=True, rich_markup_mode=None
+)
 
 
 @app.command("list", epilog="Example: hagane zoo list")

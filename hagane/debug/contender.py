@@ -1,7 +1,7 @@
 """One side of a speed comparison, in a process of its own: reads commands, prints times.
 
 Started by `debug.duel`. Commands on standard input, one JSON object a line: {"runs": 20, "idle_ms": 0}.
-Answers: a JSON list of microseconds for each run.
+Answers: a JSON list of microseconds for each run, or an object with the reason why that failed.
 """
 
 from __future__ import annotations
@@ -56,7 +56,13 @@ _KINDS = {"hagane": _hagane, "onnxruntime": _onnxruntime, "openvino": _openvino}
 
 def main() -> None:
     """Loads the side that the arguments name, then serves commands until standard input ends."""
-    kind, path, threads, feed_path = sys.argv[1:5]
+    try:
+        _serve(*sys.argv[1:5])
+    except Exception as error:  # a peer may raise anything; whoever started this process shows it
+        print(json.dumps({"failed": f"{type(error).__name__}: {error}"}), flush=True)
+
+
+def _serve(kind: str, path: str, threads: str, feed_path: str) -> None:
     with np.load(feed_path) as archive:
         feed = {name: archive[name] for name in archive.files}
     run = _KINDS[kind](path, int(threads))

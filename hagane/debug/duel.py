@@ -61,7 +61,10 @@ class _Child:
         if not line:
             _, error = self._process.communicate()
             raise RunError(f"{self.times.kind} failed on this model: {error.strip()[-400:]}")
-        return json.loads(line)
+        answer = json.loads(line)
+        if isinstance(answer, dict):
+            raise RunError(f"{self.times.kind} failed on this model: {answer['failed']}")
+        return answer
 
     def block(self, runs: int, idle_ms: float) -> None:
         assert self._process.stdin is not None

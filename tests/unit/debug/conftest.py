@@ -1,0 +1,22 @@
+from pathlib import Path
+
+import onnx
+import pytest
+
+from hagane import api
+from tests.unit.cli.tiny_models import dense
+
+
+@pytest.fixture(scope="session")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("tiny") / "dense.onnx"
+    onnx.save(dense(), path)
+    return path
+
+
+@pytest.fixture(scope="session")
+def engine(model: Path) -> Path:
+    """The engine of `model`, built once; don't change it."""
+    path = model.with_suffix(".hgn")
+    api.build(model).save(path)
+    return path
