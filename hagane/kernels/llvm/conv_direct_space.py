@@ -131,14 +131,8 @@ def _traffic_cost(problem: ConvProblem, vectors: int, inside: bool) -> float:
     """
     height, width = _extent(problem.height[0]), _extent(problem.width[0])
     x_bytes = 4 * problem.in_channels * height * width
-    w_bytes = (
-        4
-        * problem.out_channels
-        * problem.in_channels
-        // problem.group
-        * problem.kernel[0]
-        * problem.kernel[1]
-    )
+    taps = problem.kernel[0] * problem.kernel[1]
+    w_bytes = 4 * taps * problem.out_channels * problem.in_channels // problem.group
     num_groups = -(-problem.out_blocks // (vectors * problem.group))
     if inside:
         moved = w_bytes * (height if w_bytes > _CACHE_BYTES else 1)

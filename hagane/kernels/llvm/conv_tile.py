@@ -34,8 +34,8 @@ class Channels:
 
     count: channels; lanes: of a block; unroll: channels whose code is written out. block_bytes: from one
     block of the input to the next; weight_block_bytes: likewise for the weights; vector_bytes: between the
-    streams of output vectors; element_bytes: between channels of the input; prefetch_bytes: how far ahead weights
-    are asked for, 0 for not at all.
+    streams of output vectors; element_bytes: between channels of the input; prefetch_bytes: how far ahead
+    weights are asked for, 0 for not at all.
     """
 
     count: int
