@@ -73,7 +73,7 @@ class Frame:
         if dtype.hasobject:
             return
         if name in self._out:
-            array = check_out(name, self._out[name], shape, dtype, self._inputs)
+            array = check_out(name, self._out[name], shape, dtype, [*self._inputs, *self._outputs.values()])
         else:
             array = np.empty(shape, dtype)
         self._outputs[name] = array

@@ -148,12 +148,12 @@ class ProgramRunner:
             address = address_of(array)
             for place in places:
                 view[place] = address
-        results = {}
+        results: dict[str, Array] = {}
         for name, shape, dtype, places in binding.outputs:
             if out is None or name not in out:
                 result = _empty(shape, dtype)
             else:
-                result = check_out(name, out[name], shape, dtype, arrays)
+                result = check_out(name, out[name], shape, dtype, [*arrays, *results.values()])
             results[name] = result
             address = address_of(result)
             for place in places:
@@ -272,7 +272,7 @@ def place_buffers(buffers: Sequence[Buffer], env: Mapping[str, int]) -> tuple[li
 
 
 def check_out(
-    name: str, array: Array, shape: tuple[int, ...], dtype: np.dtype[Any], inputs: Sequence[Array]
+    name: str, array: Array, shape: tuple[int, ...], dtype: np.dtype[Any], others: Sequence[Array]
 ) -> Array:
     """The caller's array for an output. Raises: RunError if it can't take the result as it is."""
     problem = ""
@@ -282,14 +282,12 @@ def check_out(
         problem = f"is {array.dtype}{list(array.shape)}"
     elif not (array.flags.c_contiguous and array.flags.aligned and array.flags.writeable):
         problem = "is not contiguous and writable"
-    elif any(np.may_share_memory(array, item) for item in inputs):
-        problem = "shares memory with an input"
+    elif any(np.may_share_memory(array, item) for item in others):
+        problem = "shares memory with an input or another output"
     if problem:
         raise RunError(
             f"out[{name!r}] {problem}",
-            where={
-                "expected": f"{name}: {dtype}{list(shape)}, C-contiguous, writable, apart from the inputs"
-            },
+            where={"expected": f"{name}: {dtype}{list(shape)}, C-contiguous, writable, memory of its own"},
             next_step=f"leave {name} out of out=, or allocate it with numpy.empty",
         )
     return array

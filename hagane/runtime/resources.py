@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from math import prod
 from typing import Any
@@ -21,30 +20,6 @@ from hagane.runtime.memory import Block, Budget, Chunk
 Array = np.ndarray[Any, Any]
 
 _ALIGN = 64
-
-
-def default_threads() -> int:
-    """Cores that this process may use: the hyperthreads of a core count once, and a quota limits them."""
-    allowed = os.sched_getaffinity(0)
-    cores = {_siblings(cpu) for cpu in allowed}
-    return max(1, min(len(cores), _quota()))
-
-
-def _siblings(cpu: int) -> str:
-    try:
-        with open(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list") as file:
-            return file.read()
-    except OSError:
-        return str(cpu)
-
-
-def _quota() -> int:
-    try:
-        with open("/sys/fs/cgroup/cpu.max") as file:
-            quota, period = file.read().split()
-        return 1 << 30 if quota == "max" else -(-int(quota) // int(period))
-    except (OSError, ValueError, ZeroDivisionError):
-        return 1 << 30
 
 
 class Resources:

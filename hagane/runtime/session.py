@@ -24,10 +24,11 @@ from hagane.engine.image import EngineImage
 from hagane.plan.abi import MAX_THREADS
 from hagane.plan.model import Port, Program, Symbol
 from hagane.plan.verify import verify_plan
+from hagane.runtime.devices.cores import default_threads
 from hagane.runtime.frame import run_program
 from hagane.runtime.inputs import admit, feed_error
 from hagane.runtime.program import Binding, ProgramRunner, Shapes
-from hagane.runtime.resources import Resources, default_threads
+from hagane.runtime.resources import Resources
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor

@@ -21,6 +21,7 @@ import numpy as np
 from hagane.core.errors import RunError
 from hagane.engine.image import Blob
 from hagane.plan import abi
+from hagane.runtime.devices.cores import runnable_threads
 from hagane.runtime.devices.cpu import MappedCode
 
 # the kernel's generic numbering (AArch64, RISC-V) and that of x86-64
@@ -113,8 +114,7 @@ class Pool:
 
     def _set_spins(self, threads: int) -> None:
         """Spinning pays only if all threads can run at once."""
-        cores = len(set(self._affinity) if self._affinity else os.sched_getaffinity(0))
-        room = max(threads, self.size) <= cores
+        room = max(threads, self.size) <= runnable_threads(self._affinity)
         most = int(self._per_us * _BARRIER_SPIN_US) if room else _LEAST_SPINS
         self._idle_spins = int(self._per_us * _IDLE_SPIN_US) if room else 0
         self._memory[[abi.POOL_MOST_SPINS, abi.POOL_SPINS]] = most
