@@ -12,10 +12,8 @@ from hagane.runtime.devices import cores
 @pytest.fixture
 def system(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """Eight CPUs, two for each core, and files that a test adds."""
-    files = {
-        f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list": f"{cpu // 2 * 2}-{cpu // 2 * 2 + 1}\n"
-        for cpu in range(8)
-    }
+    topology = "/sys/devices/system/cpu/cpu{}/topology/thread_siblings_list"
+    files = {topology.format(cpu): f"{cpu // 2 * 2}-{cpu // 2 * 2 + 1}\n" for cpu in range(8)}
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(8)))
     monkeypatch.setattr(cores, "_read", lambda path: files.get(path, ""))
     return files
