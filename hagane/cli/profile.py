@@ -36,7 +36,7 @@ def command(
     repeats: Annotated[int, typer.Option(min=1, help="runs, of which the fastest counts")] = 20,
     json: Json = False,
 ) -> None:
-    """Times each region, with its share, rates, and the model's node names."""
+    """Times each region on data in the cache: share, rates, share of the roofline, the model's node names."""
     from hagane.debug.profiling import profile_session
 
     with as_engine_file(model) as path, load(path, threads=threads) as session:
@@ -55,10 +55,11 @@ def command(
             f"{row.us / total:.1%}",
             f"{row.gflops:.1f}",
             f"{row.gbytes:.1f}",
+            f"{row.roofline:.0%}",
             row.tactic,
             row.where,
         )
         for row in shown
     ]
-    show_table((">#", ">us", ">share", ">GFLOP/s", ">GB/s", "tactic", "nodes"), table)
+    show_table((">#", ">us", ">share", ">GFLOP/s", ">GB/s", ">roofline", "tactic", "nodes"), table)
     print(f"total {total:.1f} us in {len(rows)} regions")

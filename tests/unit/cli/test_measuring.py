@@ -55,3 +55,14 @@ def test_compare_says_what_differs(hagane: Call, model: Path, monkeypatch: pytes
     assert outcome.out.splitlines()[-1] == "first that differs: h, /fc/Gemm (Gemm) in dense.onnx"
     found = hagane("compare", model, "--per-node", "--json").json
     assert [node["ok"] for node in found["nodes"]] == [False]
+
+
+def test_profile(hagane: Call, engine: Path):
+    outcome = hagane("profile", engine, "--batch", "8", "--threads", "1", "--repeats", "3")
+    assert outcome.status == 0
+    head, row, total = outcome.out.splitlines()
+    assert head.split() == ["#", "us", "share", "GFLOP/s", "GB/s", "roofline", "tactic", "nodes"]
+    assert row.endswith("/fc/Gemm (Gemm), /fc/Relu (Relu)")
+    assert total.startswith("total ") and total.endswith(" us in 1 regions")
+    (region,) = hagane("profile", engine, "--json", "--top", "1").json
+    assert region["region"] == 0
