@@ -62,13 +62,20 @@ class HeightFunctions:
     """The product of a tile whose height is known at run time: a function per height, made when first used.
 
     What is constant in the first call (strides, depth) is taken to be constant in all. heights: those that
-    occur, all by default.
+    occur, all by default. one_chain: all heights sum in the same order, for rows that aren't spread evenly.
     """
 
     def __init__(
-        self, module: Module, f: Function, tile: Tile, slug: str = "h", heights: Sequence[int] = ()
+        self,
+        module: Module,
+        f: Function,
+        tile: Tile,
+        slug: str = "h",
+        heights: Sequence[int] = (),
+        one_chain: bool = False,
     ) -> None:
         self.module, self.f, self.tile, self.slug = module, f, tile, slug
+        self.one_chain = one_chain
         self.heights = tuple(heights) or tuple(range(1, tile.rows + 1))
         self._functions: dict[int, Function] = {}
 
@@ -99,7 +106,7 @@ class HeightFunctions:
             masks = tuple(None if mask is None else f.arg(f"mask{v}") for v, mask in enumerate(like.masks))
             ahead = None if like.ahead is None else f.arg("ahead")
             b = Panel(f.arg("b"), b_step, masks, ahead, like.lines)
-            tile = shape_of(self.tile, height)
+            tile = replace(self.tile, rows=height) if self.one_chain else shape_of(self.tile, height)
             sums = multiply(f, tile, depth, Rows(f.arg("a"), row, step), b)
             store_sums(f, tile, sums, Sums(f.arg("out"), out_row))
             self._functions[height] = f
