@@ -55,7 +55,8 @@ class EngineImage:
     mapped and read-only. packed: content of constants by target and name, where it is there already.
     graph_text: the portable graph. sources: kernel sources by name. verification, tuning: records, one a
     line. metadata: what the model file carried. pack: "embed" stores packed constants in the file,
-    "on-load" makes them when loading.
+    "on-load" makes them when loading. release_weight: gives back the memory that reading a weight took.
+    verified: the plans have been checked.
     """
 
     plans: Mapping[str, Plan]

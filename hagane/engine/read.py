@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import mmap
 import os
+import weakref
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -107,10 +108,12 @@ class _Reader:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = path
         try:
-            self._file = open(path, "rb")  # noqa: SIM115 - open as long as code may be mapped from it
-            size = os.fstat(self._file.fileno()).st_size
-            header = read_header(self._file.read(HEADER_BYTES), size)
-            self._map = mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ)
+            # stays open as long as code may be mapped from it
+            self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            weakref.finalize(self, os.close, self._descriptor)
+            size = os.fstat(self._descriptor).st_size
+            header = read_header(os.pread(self._descriptor, HEADER_BYTES, 0), size)
+            self._map = mmap.mmap(self._descriptor, 0, access=mmap.ACCESS_READ)
         except OSError as error:
             raise EngineError(
                 f"can't open {os.fspath(path)}: {error.strerror or error}", next_step="check the path"
@@ -140,7 +143,7 @@ class _Reader:
         if target not in self._parsed_code:
             plan = bytes(self._checked(self._section("plan", target)))
             section = self._section("code", target)
-            place = FileSlice(self._file.fileno(), section.offset)
+            place = FileSlice(self._descriptor, section.offset)
             self._parsed_code[target] = read_code(self._checked(section), section.raw_size, plan, place)
         return self._parsed_code[target]
 

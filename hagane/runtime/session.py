@@ -147,12 +147,8 @@ class Session:
         try:
             for name, dtype, port in self._plain_inputs:
                 array = feed[name]
-                if (
-                    type(array) is not np.ndarray
-                    or array.dtype is not dtype
-                    or not array.flags.c_contiguous
-                    or not array.flags.aligned
-                ):
+                # carray: contiguous, aligned, writable; the rest takes a closer look
+                if type(array) is not np.ndarray or array.dtype is not dtype or not array.flags.carray:
                     array = admit(port, array)
                 arrays.append(array)
         except KeyError:
