@@ -8,7 +8,14 @@ import numpy as np
 import pytest
 
 from hagane.core.targets import CpuTarget, can_run
-from hagane.kernels.llvm import conv_depthwise, conv_direct, conv_stem, conv_transpose, conv_winograd
+from hagane.kernels.llvm import (
+    conv_depthwise,
+    conv_direct,
+    conv_narrow,
+    conv_stem,
+    conv_transpose,
+    conv_winograd,
+)
 from hagane.kernels.tactic import Tactic
 from tests.differential.conv_cases import Conv
 from tests.differential.harness import check
@@ -62,6 +69,14 @@ TRANSPOSED = [
     Conv(2, 17, (9,), 20, (5,), strides=(3,), begin=(0,), end=(2,), extra=(0,)),
     Conv(1, 16, (2, 2), 16, (2, 3), strides=(4, 4), begin=(0, 0), extra=(1, 1)),
 ]
+NARROW = [
+    Conv(2, 24, (5, 37), 1, (3, 3), epilogue=ALL),
+    Conv(1, 40, (7, 19), 3, (1, 1)),
+    Conv(1, 16, (9, 8), 4, (3, 5), strides=(2, 2), begin=(1, 7), end=(2, 0), dilations=(2, 1)),
+    Conv(1, 9, (33,), 2, (4,), begin=(-2,), end=(3,), epilogue=()),
+    Conv(2, 24, (5, 17), 1, (2, 2), strides=(2, 2), begin=(0, 0), extra=(0, 0), epilogue=ALL),
+    Conv(1, 16, (4, 9), 3, (3, 5), strides=(2, 3), begin=(1, 2), extra=(1, 1), epilogue=("bias", "residual")),
+]
 WINOGRAD = [
     Conv(2, 20, (13, 11), 33, (3, 3), epilogue=ALL),
     Conv(1, 32, (12, 16), 32, (3, 3), begin=(0, 0)),
@@ -113,6 +128,13 @@ def test_winograd(conv: Conv, dynamic: str, target: CpuTarget) -> None:
 @pytest.mark.parametrize("conv", TRANSPOSED, ids=str)
 def test_transposed(conv: Conv, dynamic: str, target: CpuTarget) -> None:
     _check(conv_transpose.TACTIC, conv, target, dynamic)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("dynamic", ["", "NHW"])
+@pytest.mark.parametrize("conv", NARROW, ids=str)
+def test_narrow(conv: Conv, dynamic: str, target: CpuTarget) -> None:
+    _check(conv_narrow.TACTIC, conv, target, dynamic)
 
 
 @pytest.mark.parametrize("target", TARGETS)

@@ -11,6 +11,7 @@ from hagane.codegen.llvm import Module, Value
 from hagane.core.targets import CpuTarget
 from hagane.ir.region import Region
 from hagane.kernels.llvm.conv_direct_space import DirectParams, direct_space, whole_rows
+from hagane.kernels.llvm.conv_narrow import narrow_problem
 from hagane.kernels.llvm.conv_problem import ConvProblem, conv_problem, near_equal
 from hagane.kernels.llvm.conv_tile import F32_BYTES, Channels, Columns, Tap, Tile, kernel_rows, visit_group
 from hagane.kernels.llvm.conv_writeback import Writeback, epilogue_arguments, epilogue_is_simple
@@ -29,7 +30,7 @@ class ConvDirect:
 
     def supports(self, region: Region, target: CpuTarget) -> bool:
         problem = conv_problem(region, target)
-        if problem is None or not epilogue_is_simple(problem):
+        if problem is None or not epilogue_is_simple(problem) or narrow_problem(region, target) is not None:
             return False
         if problem.group == 1:
             return True

@@ -106,7 +106,7 @@ def conv_problem(region: Region, target: CpuTarget, op: str = "conv") -> ConvPro
     anchor = region.anchor
     if anchor is None or anchor.op != op or anchor.output.rank not in (3, 4) or not _plain_region(region):
         return None
-    x, weight = anchor.input(0), region.operands[region.operand_of(anchor.input(1))]
+    x, weight = anchor.input(0), _constant(region, anchor.input(1))
     bias = anchor.optional(2)
     group = int(anchor.attrs["group"])
     shape = weight.static_shape
@@ -125,7 +125,7 @@ def conv_problem(region: Region, target: CpuTarget, op: str = "conv") -> ConvPro
         target.vector_bytes // 4,
         region.operand_of(x),
         weight,
-        None if bias is None else region.operands[region.operand_of(bias)],
+        None if bias is None else _constant(region, bias),
         x.shape[1].value,
         shape[0] if op == "conv" else shape[1] * group,
         group,
@@ -138,6 +138,11 @@ def conv_problem(region: Region, target: CpuTarget, op: str = "conv") -> ConvPro
         (spatial[0][0], spatial[1][0]),
         (spatial[0][1], spatial[1][1]),
     )
+
+
+def _constant(region: Region, value: Value) -> Value:
+    """The value outside of the body that a weight or bias is; constants of one element lie in the body."""
+    return region.operands[region.operand_of(value)] if region.is_operand(value) else value
 
 
 def _pair(anchor: Node, name: str) -> Pair | None:
@@ -160,10 +165,9 @@ def _plain_region(region: Region) -> bool:
     values = [*region.operands, *region.outputs, anchor.output]
     if any(v.dtype is not DType.F32 for v in values):
         return False
-    reads = [v for v in anchor.inputs if v is not None]
-    if not all(region.is_operand(v) for v in reads):
+    if not region.is_operand(anchor.input(0)):
         return False
-    if not all(region.operands[region.operand_of(v)].is_const for v in reads[1:]):
+    if not all(_constant(region, v).is_const for v in anchor.inputs[1:] if v is not None):
         return False
     if any(v.shape != anchor.output.shape for v in region.outputs):
         return False

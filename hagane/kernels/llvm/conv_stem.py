@@ -19,6 +19,8 @@ from hagane.kernels.llvm.halo import zero_halo
 from hagane.kernels.packing import packing_of
 from hagane.kernels.tactic import Argument, Input, KernelLaunch, Layouts, Lowering, Params
 
+# More channels, if another kernel computes them, had better stay in blocks: conv_direct skips unused lanes.
+_MOST_CHANNELS = 4
 _MOST_UNROLLED = 8  # kernel columns whose code is written out
 
 
@@ -30,6 +32,8 @@ class ConvStem:
     def supports(self, region: Region, target: CpuTarget) -> bool:
         problem = conv_problem(region, target)
         if problem is None or problem.group != 1 or problem.in_channels >= problem.lanes:
+            return False
+        if problem.in_channels > _MOST_CHANNELS and problem.x.producer is not None:
             return False
         return epilogue_is_simple(problem)
 

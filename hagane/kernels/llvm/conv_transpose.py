@@ -13,6 +13,7 @@ from hagane.core.symbolic import Expr
 from hagane.core.targets import CpuTarget
 from hagane.ir.region import Region
 from hagane.kernels.llvm.conv_direct_space import MOST_DYNAMIC_COLUMNS, most_columns, tile_cycles
+from hagane.kernels.llvm.conv_narrow import narrow_problem
 from hagane.kernels.llvm.conv_problem import ConvProblem, conv_problem, near_equal
 from hagane.kernels.llvm.conv_tile import F32_BYTES, Channels, Columns, Tap, Tile, visit_group
 from hagane.kernels.llvm.conv_writeback import Writeback, epilogue_arguments, epilogue_is_simple
@@ -32,6 +33,8 @@ class ConvTranspose:
     def supports(self, region: Region, target: CpuTarget) -> bool:
         problem = conv_problem(region, target, "conv_transpose")
         if problem is None or problem.group != 1 or problem.dilations != (1, 1):
+            return False
+        if narrow_problem(region, target) is not None:
             return False
         if any(begin < 0 or end < 0 for begin, end in zip(problem.pads_begin, problem.pads_end, strict=True)):
             return False

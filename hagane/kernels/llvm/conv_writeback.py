@@ -40,7 +40,7 @@ def epilogue_arguments(problem: ConvProblem) -> list[Argument]:
     """
     region = problem.region
     arguments: list[Argument] = []
-    for position in _read_positions(problem):
+    for position in epilogue_positions(problem):
         padded = _padded_channels(problem, region.operands[position])
         if padded is None:
             arguments.append(Input(position))
@@ -50,7 +50,7 @@ def epilogue_arguments(problem: ConvProblem) -> list[Argument]:
     return arguments + [Output(k) for k in range(len(region.outputs))]
 
 
-def _read_positions(problem: ConvProblem) -> list[int]:
+def epilogue_positions(problem: ConvProblem) -> list[int]:
     """Operands that the epilogue reads: those that are no input of the anchor, or are one and used again."""
     found = {load.operand for scalar in _scalars(problem) for load in _loads(scalar)}
     return sorted(found)
@@ -117,7 +117,7 @@ class Writeback:
     def __init__(self, frame: Frame, problem: ConvProblem, pointers: list[Value]) -> None:
         self.frame, self.f, self.problem = frame, frame.f, problem
         self.scalars = _scalars(problem)
-        positions = _read_positions(problem)
+        positions = epilogue_positions(problem)
         self.outputs = [
             Place(p, v) for p, v in zip(pointers[len(positions) :], problem.region.outputs, strict=True)
         ]
