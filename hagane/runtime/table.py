@@ -60,6 +60,7 @@ class TableBuilder:
         self._variants: list[tuple[int, Launch]] = []
         self._checks: list[tuple[Expr, str]] = []
         self._depth = 0
+        self._is_parallel = False
         self._owed = False  # a parallel step hasn't been waited for
         self._ahead = False  # thread 0 has done serial steps that the others must wait for
 
@@ -84,7 +85,8 @@ class TableBuilder:
         self._emit(Op.END)
         base = HEADER_WORDS + len(self._code)
         words = np.array([0] * HEADER_WORDS + self._code + self._data, np.int64)
-        words[JOB_THREADS] = self._threads
+        # without parallel work the others needn't even wake up
+        words[JOB_THREADS] = self._threads if self._is_parallel else 1
         for place in self._data_offsets:
             words[HEADER_WORDS + place] += base
         exprs = [(HEADER_WORDS + place, expr) for place, expr in self._code_exprs]
@@ -169,7 +171,7 @@ class TableBuilder:
 
     def _end(self, parallel: bool) -> None:
         if parallel:
-            self._owed = True
+            self._owed = self._is_parallel = True
         else:
             self._ahead = True
 

@@ -18,11 +18,11 @@ from hagane.codegen.llvm.link import Blob, link
 from hagane.core.errors import EngineError
 from hagane.core.symbolic import sym
 from hagane.core.targets import parse_target
-from hagane.plan.abi import HEADER_WORDS, JOB_THREADS, OPERANDS, Op
+from hagane.plan.abi import HEADER_WORDS, JOB_THREADS, OPERANDS, POOL_EPOCH, Op
 from hagane.plan.model import Launch, Program, Symbol
 from hagane.runtime import Session
 from hagane.runtime.devices.cpu import MappedCode, import_address
-from hagane.runtime.devices.pool import Pool
+from hagane.runtime.devices.pool import Pool, _pools
 from tests.unit.runtime.kernels import blob, buffer, f32, image
 
 N = sym("N", 1)
@@ -150,6 +150,17 @@ def test_sessions_of_different_thread_counts_take_turns() -> None:
             assert (session.run({"x": x})["y"] == x + 3).all()
     for session in sessions:
         session.close()
+
+
+def test_serial_programs_leave_the_workers_asleep() -> None:
+    x, y = f32("x", N), f32("y", N)
+    steps = (Launch("add1", ("x", "y"), (N,), serial=True), Launch("double", ("y", "y"), (N,), serial=True))
+    program = Program("main", (x,), (y,), (), (buffer(x, "input"), buffer(y, "output")), steps)
+    with Session(image(program, (Symbol("N", 1),)), threads=2) as session:
+        pool = _pools[None]
+        before = pool._memory[POOL_EPOCH]
+        assert session.run({"x": np.ones(3, np.float32)})["y"].tolist() == [4, 4, 4]
+        assert pool._memory[POOL_EPOCH] == before
 
 
 def run_job(pool: Pool, threads: int, *instructions: tuple[Any, ...]) -> None:
