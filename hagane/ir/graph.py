@@ -200,8 +200,11 @@ class Graph:
                 yield from node.graphs[name].walk()
 
     def value_names(self) -> set[str]:
-        """Names of all values, nested ones and constants included."""
-        names = {v.name for v in [*self.inputs, *self.constants()]}
+        """Names of all values, nested ones and constants included, and of weights that recipes start from."""
+        constants = self.constants()
+        names = {v.name for v in [*self.inputs, *constants]} | self.weights.keys()
+        for recipe in (v.recipe for v in constants if v.recipe is not None):
+            names.update(i for node in recipe.nodes for i in node.inputs if isinstance(i, str))
         for node in self.walk():
             names.update(v.name for v in node.outputs)
             for graph in node.graphs.values():

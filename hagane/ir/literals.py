@@ -193,11 +193,15 @@ class Literals:
             return self._inline(line, type_.dtype, shape)
         digest = line.take(_HASH, "a content hash")
         array = self._weights.get(digest)
-        array = self._weights.get(name) if array is None else array
-        if array is None:
-            line.fail(f"there is no data for {name!r} (hash {digest})")
-        if array.shape != shape or from_numpy(array.dtype) is not type_.dtype:
-            line.fail(f"{name!r} is {type_}, its data {array.dtype}{list(array.shape)}")
+        if array is not None:  # equal bytes have one hash, whatever their type and shape
+            array = _reinterpreted(array, type_.dtype, shape)
+        else:
+            array = self._weights.get(name)
+            if array is None:
+                line.fail(f"there is no data for {name!r} (hash {digest})")
+        if array is None or array.shape != shape or from_numpy(array.dtype) is not type_.dtype:
+            shown = "" if array is None else f": it is {array.dtype}{list(array.shape)}"
+            line.fail(f"{name!r} is {type_}, its data isn't{shown}")
         return array
 
     def _inline(self, line: Scanner, dtype: DType, shape: tuple[int, ...]) -> Array:
@@ -274,3 +278,14 @@ def _split(text: str) -> list[str]:
             start = position + 1
     last = text[start:].strip()
     return [*parts, last] if parts or last else []
+
+
+def _reinterpreted(array: Array, dtype: DType, shape: tuple[int, ...]) -> Array | None:
+    """The same bytes as another type and shape; None if they don't fit."""
+    if array.shape == shape and array.dtype == dtype.np:
+        return array
+    if (array.dtype == object) != (dtype is DType.STRING):
+        return None
+    flat = np.ascontiguousarray(array).reshape(-1)
+    flat = flat if array.dtype == dtype.np else flat.view(np.uint8).view(dtype.np)
+    return flat.reshape(shape) if flat.size == prod(shape) else None

@@ -1,7 +1,7 @@
 """collective: an operation over all ranks along a named axis of the device mesh.
 
-Each rank runs the same graph. collective(x) {op, axis, size, dim}: `axis` names the mesh axis, `size` is the
-number of ranks along it, `dim` the tensor axis that all_gather joins and reduce_scatter_sum splits. It has no
+Each rank runs the same graph. collective(x) {kind, axis, size, dim}: `axis` names the mesh axis, `size` is its
+number of ranks, `dim` the tensor axis that all_gather joins and reduce_scatter_sum splits. It has no
 kernel yet.
 """
 
@@ -16,25 +16,25 @@ KINDS = ("all_reduce_sum", "all_reduce_max", "all_gather", "reduce_scatter_sum")
 
 
 def _infer(node: Node) -> list[Type]:
-    x, op, axis, size = node.input(0), node.attrs["op"], node.attrs["axis"], node.attrs["size"]
-    if op not in KINDS:
-        raise ShapeError(f"collective has no operation {op!r}; it has {', '.join(KINDS)}")
+    x, kind, axis, size = node.input(0), *(node.attrs[name] for name in ("kind", "axis", "size"))
+    if kind not in KINDS:
+        raise ShapeError(f"collective has no kind {kind!r}; it has {', '.join(KINDS)}")
     if not isinstance(axis, str) or not axis.isidentifier() or size < 1:
         raise ShapeError(f"collective wants the name of a mesh axis and its size, not {axis!r} and {size}")
-    if op.startswith("all_reduce"):
+    if kind.startswith("all_reduce"):
         return [x.type]
     dim = normal_axis(node.attrs["dim"], x.rank)
     extent = x.shape[dim]
-    if op == "reduce_scatter_sum" and extent.is_const and extent.value % size:
+    if kind == "reduce_scatter_sum" and extent.is_const and extent.value % size:
         raise ShapeError(f"axis {dim} of {x} can't be split among {size} ranks")
-    changed = extent * size if op == "all_gather" else extent // size
+    changed = extent * size if kind == "all_gather" else extent // size
     return [Type(x.dtype, (*x.shape[:dim], changed, *x.shape[dim + 1 :]))]
 
 
 def _reference(attrs: Attrs, x: Array) -> Array:
     if attrs["size"] != 1:
         raise RunError(
-            f"collective {attrs['op']} over {attrs['size']} ranks of mesh axis {attrs['axis']!r} "
+            f"collective {attrs['kind']} over {attrs['size']} ranks of mesh axis {attrs['axis']!r} "
             "can't be computed by one process"
         )
     return x

@@ -101,11 +101,16 @@ def _transpose_of_transpose(node: Node, builder: Builder) -> Value | None:
 
 
 def _is_number(value: Value, number: float) -> bool:
-    return value.data is not None and value.data.size > 0 and bool(np.all(value.data == number))
+    """True for a constant that holds just the number; zeros of floats must have its sign."""
+    if value.data is None or value.data.size == 0 or not np.all(value.data == number):
+        return False
+    return (
+        number != 0 or not value.dtype.is_float or bool(np.all(np.signbit(value.data) == np.signbit(number)))
+    )
 
 
 def _neutral(number: float, sides: tuple[int, ...]) -> Rule:
-    """x op number is x where the shape stays."""
+    """x op number is x where the shape stays. For floats that is x + -0.0, as -0.0 + 0.0 is 0.0."""
 
     def rule(node: Node, builder: Builder) -> Value | None:
         for side in sides:
@@ -120,16 +125,20 @@ def _neutral(number: float, sides: tuple[int, ...]) -> Rule:
 def _divide_by_constant(node: Node, builder: Builder) -> Value | None:
     """x / c is x * (1 / c) where 1 / c is exact (a power of two), so nothing changes but the speed."""
     divisor = node.input(1)
-    if divisor.data is None or not divisor.dtype.is_float or divisor.data.size == 0:
+    if divisor.data is None or not divisor.dtype.is_float or node.input(0).is_const:
         return None
-    mantissa, exponent = np.frexp(np.asarray(divisor.data, np.float64))
-    if not np.all((np.abs(mantissa) == 0.5) & (np.abs(exponent) < 14)):
+    wide = np.asarray(divisor.data, np.float64)
+    mantissa, exponent = np.frexp(wide)
+    if wide.size == 0 or not np.all((np.abs(mantissa) == 0.5) & (np.abs(exponent) < 14)):
         return None
-    return builder.op("mul", node.input(0), builder.const((1.0 / divisor.data).astype(divisor.data.dtype)))
+    if not np.all((1 / wide).astype(divisor.dtype.np).astype(np.float64) == 1 / wide):
+        return None
+    # an op on constants, so that the inverse keeps a recipe: fold-constants computes it
+    return builder.op("mul", node.input(0), builder.op("div", builder.scalar_like(divisor, 1), divisor))
 
 
 def _power(node: Node, builder: Builder) -> Value | None:
-    """x ** 2, x ** 0.5, x ** 1, x ** -1 by their own functions."""
+    """x ** 1, 2, 3 and -1 by their own functions. Not x ** 0.5: for -inf and -0.0 it isn't sqrt."""
     base, exponent = node.input(0), node.input(1)
     if (
         exponent.data is None
@@ -162,7 +171,8 @@ def _single_concat(node: Node, builder: Builder) -> Value | None:
 def _batch_norm(node: Node, builder: Builder) -> Value | None:
     """Inference-time batch norm with constant statistics is a scale and a shift per channel."""
     x, scale, bias, mean, var = (node.input(k) for k in range(5))
-    if not all(v.is_const for v in (scale, bias, mean, var)):
+    constants = (scale, bias, mean, var)
+    if not all(v.is_const and v.dtype is x.dtype for v in constants):
         return None
     eps = builder.const(np.asarray(node.attrs["eps"], scale.dtype.np))
     factor = builder.op("div", scale, builder.op("sqrt", builder.op("add", var, eps)))
@@ -178,7 +188,7 @@ _RULES: dict[str, tuple[Rule, ...]] = {
     "reshape": (_same_type, _reshape_of_reshape),
     "broadcast_to": (_same_type,),
     "transpose": (_trivial_transpose, _transpose_of_transpose),
-    "add": (_neutral(0.0, (0, 1)),),
+    "add": (_neutral(-0.0, (0, 1)),),
     "sub": (_neutral(0.0, (1,)),),
     "mul": (_neutral(1.0, (0, 1)),),
     "div": (_neutral(1.0, (1,)), _divide_by_constant),

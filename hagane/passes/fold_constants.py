@@ -18,7 +18,7 @@ from hagane.ir.registry import as_tuple, op_def
 from hagane.passes.base import control_graphs
 from hagane.passes.recipes import recipe_for
 
-SKIPPED_KINDS = ("control", "region", "host", "shape")
+SKIPPED_KINDS = ("control", "region", "host", "shape", "state", "collective")
 
 
 @dataclass(frozen=True)
@@ -66,10 +66,12 @@ class FoldConstants:
         if size > self.max_growth_bytes + sum(v.data.nbytes for v in inputs if v.data is not None) * 4:
             return None
         arrays = [None if v is None or v.data is None else widen(v.data, v.dtype) for v in node.inputs]
-        with np.errstate(all="ignore"):
-            results = as_tuple(
-                definition.reference({k: concrete(a, {}) for k, a in node.attrs.items()}, *arrays)
-            )
+        attrs = {k: concrete(a, {}) for k, a in node.attrs.items()}
+        try:
+            with np.errstate(all="ignore"):
+                results = as_tuple(definition.reference(attrs, *arrays))
+        except Exception:  # an index out of range, say: the error belongs to a run, if one gets there at all
+            return None
         recipe = recipe_for(node)
         if recipe is not None:
             weights.update({v.name: v.data for v in inputs if v.recipe is None and v.data is not None})
@@ -80,13 +82,20 @@ class FoldConstants:
 
     def _known_elements(self, node: Node) -> list[Value] | None:
         """Integer tensors whose content was found by shape arithmetic."""
-        if len(node.outputs) != 1 or node.output.elements is None or not node.output.dtype.is_int:
+        if len(node.outputs) != 1 or node.output.elements is None:
             return None
-        elements, shape = node.output.elements, node.output.static_shape
-        if shape is None or not all(e.is_const for e in elements) or node.output.dtype is DType.STRING:
+        elements, shape, dtype = node.output.elements, node.output.static_shape, node.output.dtype
+        if (
+            shape is None
+            or not all(e.is_const for e in elements)
+            or not (dtype.is_int or dtype is DType.BOOL)
+        ):
             return None
-        data = np.array([e.value for e in elements], node.output.dtype.np).reshape(shape)
-        return [constant(node.output.name, data, node.output.dtype)]
+        wide = np.array([e.value for e in elements], object)
+        data = wide.astype(np.int64).astype(dtype.np) if all(abs(e) < 1 << 63 for e in wide) else None
+        if data is None or not np.all(data.astype(object) == wide):
+            return None
+        return [constant(node.output.name, data.reshape(shape), dtype)]
 
 
 def _has_symbols(node: Node) -> bool:

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
+from hagane.core.dtypes import DType
 from hagane.core.symbolic import const
 from hagane.ir.builder import Builder
 from hagane.ir.graph import Graph, Node, Shape, Value, join_locs
@@ -29,12 +32,12 @@ class FoldScales:
         return changed
 
     def _fold_one_round(self, graph: Graph, names: set[str]) -> bool:
-        users = graph.users()
+        users, own, outputs = graph.users(), set(graph.nodes), set(graph.outputs)
         mapping: dict[Value, Value] = {}
         kept: list[Node] = []
         for node in graph.nodes:
             node.inputs = [None if v is None else mapping.get(v, v) for v in node.inputs]
-            match = _match(node, users, set(graph.outputs))
+            match = _match(node, users, own, outputs)
             if match is None:
                 kept.append(node)
                 continue
@@ -55,13 +58,18 @@ class FoldScales:
         return True
 
 
-def _match(node: Node, users: dict[Value, list[Node]], outputs: set[Value]) -> tuple[Node, Value] | None:
-    """A convolution that only this node reads, and the constant with one number per channel that it meets."""
+def _match(
+    node: Node, users: dict[Value, list[Node]], own: set[Node], outputs: set[Value]
+) -> tuple[Node, Value] | None:
+    """A convolution that only this node reads, and the constant with one number per channel that it meets.
+
+    The convolution must be one of the graph's own nodes: one outside a loop would be repeated in it.
+    """
     if node.op not in ("mul", "add", "sub"):
         return None
     for side in (0, 1) if node.op != "sub" else (0,):
         conv, other = node.input(side).producer, node.input(1 - side)
-        if conv is None or conv.op not in ("conv", "conv_transpose") or not other.is_const:
+        if conv is None or conv.op not in ("conv", "conv_transpose") or conv not in own or not other.is_const:
             continue
         if (
             len(users.get(conv.output, [])) != 1
@@ -69,9 +77,26 @@ def _match(node: Node, users: dict[Value, list[Node]], outputs: set[Value]) -> t
             or node.output.type != conv.output.type
         ):
             continue
-        if conv.input(1).is_const and _per_channel(other.shape, conv.output.shape):
+        if not conv.input(1).is_const or not _per_channel(other.shape, conv.output.shape):
+            continue
+        if node.op != "mul" or _keeps_range(conv.input(1), other):
             return conv, other
     return None
+
+
+def _keeps_range(weights: Value, factor: Value) -> bool:
+    """False if products in a type of narrow range might overflow, or lose digits as subnormal numbers."""
+    if weights.dtype is not DType.F16 or weights.data is None or factor.data is None:
+        return True
+    limits = np.finfo(np.float16)
+    most, least = float(limits.max), 2**10 * float(limits.smallest_normal)
+    magnitudes = [np.abs(np.asarray(v.data, np.float64)) for v in (weights, factor)]
+    if not all(np.all(np.isfinite(m)) for m in magnitudes):
+        return False
+    largest, scale = (float(np.max(m, initial=0)) for m in magnitudes)
+    smallest_scale = float(np.min(magnitudes[1], initial=scale, where=magnitudes[1] > 0))
+    # weights that are small beside the largest one may lose digits: they hardly count in the sum
+    return largest * scale <= most and largest * smallest_scale >= least
 
 
 def _per_channel(shape: Shape, out_shape: Shape) -> bool:

@@ -6,6 +6,7 @@ from typing import Any
 
 from hagane.core.symbolic import Expr
 from hagane.ir.graph import Node, Value
+from hagane.ops.primitives import SATURATING
 from hagane.plan.model import Attrs, Recipe, RecipeNode
 
 _ELEMENTWISE = {"add", "sub", "mul", "div", "neg", "sqrt"}
@@ -18,14 +19,19 @@ def recipe_of(value: Value) -> Recipe:
 
 def derived(op: str, inputs: list[Recipe], attrs: Attrs) -> Recipe:
     """The recipe that applies one op to the results of others."""
+    numbers: dict[str, int] = {}
     nodes: list[RecipeNode] = []
     heads: list[int | str] = []
     for recipe in inputs:
-        start = len(nodes)
+        places: list[int] = []  # of this recipe's nodes in the joint one, where equal nodes stand once
         for node in recipe.nodes:
-            moved = tuple(i + start if isinstance(i, int) else i for i in node.inputs)
-            nodes.append(RecipeNode(node.op, moved, node.attrs))
-        heads.append(len(nodes) - 1)
+            moved = tuple(places[i] if isinstance(i, int) else i for i in node.inputs)
+            joined = RecipeNode(node.op, moved, node.attrs)
+            number = numbers.setdefault(repr(joined), len(nodes))
+            if number == len(nodes):
+                nodes.append(joined)
+            places.append(number)
+        heads.append(places[-1])
     return Recipe((*nodes, RecipeNode(op, tuple(heads), attrs)))
 
 
@@ -48,6 +54,8 @@ def _attrs(node: Node) -> dict[str, Any] | None:
         return {"perm": tuple(node.attrs["perm"])}
     if node.op == "cast":
         source, target = node.input(0).dtype, node.output.dtype
+        if target in SATURATING or target.bits < 8:  # there a recipe's cast overflows or wraps differently
+            return None
         return {"dtype": target.value} if target.is_float or source.is_int else None
     return None
 

@@ -39,7 +39,7 @@ const @one: i64[] = 1
 SHARDED = """\
 graph @shard(%x: f16[T, 16], %w: f16[16, 8]) -> f16[T, 8] where T in 1..64 {
   %0 = matmul(%x, %w) : f16[T, 8]
-  %1 = collective(%0) {axis="tp", op="all_reduce_sum", size=4} : f16[T, 8]
+  %1 = collective(%0) {axis="tp", kind="all_reduce_sum", size=4} : f16[T, 8]
   return %1
 }
 """
@@ -100,12 +100,12 @@ def test_the_builder_refuses_a_collective_and_says_where():
 @pytest.mark.parametrize(
     ("attrs", "result", "message"),
     [
-        ('axis="tp", op="all_gather", size=4, dim=1', "f16[T, 32]", ""),
-        ('axis="tp", op="reduce_scatter_sum", size=4, dim=-1', "f16[T, 2]", ""),
-        ('axis="tp", op="all_gather", size=4, dim=1', "f16[T, 8]", "should have type f16"),
-        ('axis="tp", op="reduce_scatter_sum", size=3, dim=1', "f16[T, 2]", "can't be split among 3 ranks"),
-        ('axis="tp", op="sum", size=4', "f16[T, 8]", "collective has no operation 'sum'"),
-        ('axis=0, op="all_reduce_sum", size=4', "f16[T, 8]", "the name of a mesh axis"),
+        ('axis="tp", kind="all_gather", size=4, dim=1', "f16[T, 32]", ""),
+        ('axis="tp", kind="reduce_scatter_sum", size=4, dim=-1', "f16[T, 2]", ""),
+        ('axis="tp", kind="all_gather", size=4, dim=1', "f16[T, 8]", "should have type f16"),
+        ('axis="tp", kind="reduce_scatter_sum", size=3, dim=1', "f16[T, 2]", "can't be split among 3 ranks"),
+        ('axis="tp", kind="sum", size=4', "f16[T, 8]", "collective has no kind 'sum'"),
+        ('axis=0, kind="all_reduce_sum", size=4', "f16[T, 8]", "the name of a mesh axis"),
     ],
 )
 def test_types_of_collectives(attrs, result, message):

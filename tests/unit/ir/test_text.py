@@ -70,7 +70,10 @@ def test_data_is_found_by_name_too_so_that_weights_can_be_exchanged():
 
 @pytest.mark.parametrize(
     ("weights", "message"),
-    [({}, "there is no data for 'up.w'"), ({"up.w": np.ones((3, 768), np.float16)}, "its data float16")],
+    [
+        ({}, "there is no data for 'up.w'"),
+        ({"up.w": np.ones((3, 768), np.float16)}, "its data isn't: it is float16"),
+    ],
 )
 def test_missing_or_unfit_data(weights, message):
     with pytest.raises(ModelError, match="line 7") as error:
@@ -274,3 +277,15 @@ def test_types_with_equal_dims_share_expressions_exactly():
         builder.input(f"x{number}", Type(DType.F32, ((n * number + 3) // (number + 1) % 5,)))
     again = round_trip(builder.graph)
     assert [v.shape for v in again.inputs] == [v.shape for v in builder.graph.inputs]
+
+
+def test_equal_bytes_have_one_hash_whatever_their_type_and_shape():
+    data = np.arange(40, dtype=np.int32)
+    values = [
+        constant("a", data, DType.I32),
+        constant("b", data.reshape(4, 10), DType.I32),
+        constant("c", data.view(np.float32).reshape(2, 20), DType.F32),
+        constant("d", data.view(np.int64), DType.I64),
+    ]
+    again = round_trip(Graph(outputs=values))
+    assert [v.data.shape for v in again.outputs] == [(40,), (4, 10), (2, 20), (20,)]
