@@ -15,7 +15,7 @@ from hagane.kernels.tactic import Tactic
 
 FALLBACK = "generic"
 # tried in this order where several tactics apply; those not named here come next, the fallback last
-PREFERRED = ("conv_depthwise", "conv_stem", "conv_winograd", "conv_direct", "matmul_packed")
+PREFERRED = ("conv_spatial", "conv_depthwise", "conv_stem", "conv_winograd", "conv_direct", "matmul_packed")
 
 
 @cache
