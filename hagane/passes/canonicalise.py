@@ -9,7 +9,7 @@ import numpy as np
 
 from hagane.core.symbolic import const
 from hagane.ir.builder import Builder
-from hagane.ir.graph import Graph, Node, Value
+from hagane.ir.graph import Graph, Node, Value, join_locs
 from hagane.passes.base import control_graphs
 
 Rule = Callable[[Node, Builder], Value | None]
@@ -75,6 +75,7 @@ def _same_type(node: Node, builder: Builder) -> Value | None:
 def _reshape_of_reshape(node: Node, builder: Builder) -> Value | None:
     producer = node.input(0).producer
     if producer is not None and producer.op == "reshape":
+        builder.loc = join_locs([producer.loc, node.loc])
         return builder.op("reshape", producer.input(0), shape=node.output.shape)
     return None
 
@@ -93,6 +94,7 @@ def _trivial_transpose(node: Node, builder: Builder) -> Value | None:
 def _transpose_of_transpose(node: Node, builder: Builder) -> Value | None:
     producer = node.input(0).producer
     if producer is not None and producer.op == "transpose":
+        builder.loc = join_locs([producer.loc, node.loc])
         inner = producer.attrs["perm"]
         return builder.op(
             "transpose", producer.input(0), perm=tuple(inner[axis] for axis in node.attrs["perm"])

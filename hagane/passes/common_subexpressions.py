@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hagane.core.hashing import content_hash
-from hagane.ir.graph import Graph, Node, Value
+from hagane.ir.graph import Graph, Node, Value, join_locs
 from hagane.ir.registry import op_def
 
 KEPT_KINDS = ("control", "region", "host")
@@ -37,6 +37,7 @@ class MergeCommonSubexpressions:
             if first is node:
                 kept.append(node)
             else:
+                first.loc = join_locs([first.loc, node.loc])
                 mapping.update(zip(node.outputs, first.outputs, strict=True))
         if not mapping:
             return False

@@ -77,17 +77,31 @@ def _match(
             or node.output.type != conv.output.type
         ):
             continue
-        if not conv.input(1).is_const or not _per_channel(other.shape, conv.output.shape):
+        if not _per_channel(other.shape, conv.output.shape):
             continue
-        if node.op != "mul" or _keeps_range(conv.input(1), other):
+        weights, bias = conv.input(1), conv.optional(2)
+        if bias is not None and not _follows_from_constants(bias, own):
+            continue  # to change it would take a launch; as an epilogue the scale costs nothing
+        if node.op != "mul" or (_follows_from_constants(weights, own) and _keeps_range(weights, other)):
             return conv, other
     return None
 
 
+def _follows_from_constants(value: Value, own: set[Node]) -> bool:
+    """True for constants and for what earlier rounds made of them."""
+    if value.is_const:
+        return True
+    if value.producer is None or value.producer not in own:
+        return False
+    return all(v is None or _follows_from_constants(v, own) for v in value.producer.inputs)
+
+
 def _keeps_range(weights: Value, factor: Value) -> bool:
     """False if products in a type of narrow range might overflow, or lose digits as subnormal numbers."""
-    if weights.dtype is not DType.F16 or weights.data is None or factor.data is None:
+    if weights.dtype is not DType.F16:
         return True
+    if weights.data is None or factor.data is None:
+        return False
     limits = np.finfo(np.float16)
     most, least = float(limits.max), 2**10 * float(limits.smallest_normal)
     magnitudes = [np.abs(np.asarray(v.data, np.float64)) for v in (weights, factor)]

@@ -11,7 +11,7 @@ from hagane.core.dtypes import DType, from_numpy
 from hagane.core.symbolic import const, sym
 from hagane.host.recipes import RECIPE_OPS, run_recipe
 from hagane.ir.builder import Builder
-from hagane.ir.graph import Graph, Type, Value, tensor
+from hagane.ir.graph import Graph, Loc, Type, Value, tensor
 from hagane.ir.interpreter import run
 from hagane.ir.parse import parse_graph
 from hagane.ir.verify import verify
@@ -358,3 +358,15 @@ def test_a_convolution_outside_a_loop_is_not_pulled_into_it():
     trips = builder.const(np.asarray(3))
     builder.graph.outputs = builder.ops("loop", trips, None, x, graphs={"body": body.graph})
     assert not FoldScales().run(builder.graph)
+
+
+def test_merged_nodes_keep_both_places():
+    builder = Builder(Graph())
+    x = builder.input("x", tensor(DType.F32, 3))
+    outputs = []
+    for name in ("/a", "/b"):
+        builder.loc = Loc("m", (name,))
+        outputs.append(builder.op("exp", x))
+    builder.graph.outputs = outputs
+    MergeCommonSubexpressions().run(builder.graph)
+    assert builder.graph.nodes[0].loc == Loc("m", ("/a", "/b"))
