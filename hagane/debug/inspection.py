@@ -57,7 +57,7 @@ class Inspection:
             f"{number:>4}  {info.kind:<12} {info.tactic:<44} {_work(info.flops)}  {_nodes(info)}"
             for number, info in enumerate(plan.regions)
         ]
-        return "\n".join([f"{'#':>4}  {'kind':<12} {'tactic':<44} {'Mflop':>9}  nodes", *rows])
+        return "\n".join([f"{'#':>4}  {'kind':<12} {'tactic':<44} {'flops':>16}  nodes", *rows])
 
     def _one_region(self, target: str, number: int) -> str:
         info = self._region_info(target, number)
@@ -179,7 +179,8 @@ def _nodes(info: RegionInfo) -> str:
 
 
 def _work(flops: Expr) -> str:
-    return f"{flops.value / 1e6:>9.2f}" if flops.is_const else f"{'dynamic':>9}"
+    text = str(flops)
+    return f"{text if len(text) <= 16 else 'dynamic':>16}"
 
 
 def _bytes(count: int) -> str:
