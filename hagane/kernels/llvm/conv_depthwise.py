@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from hagane.codegen.llvm import Module, Value, Var
 from hagane.core.targets import CpuTarget
 from hagane.ir.region import Region
-from hagane.kernels.llvm.conv_problem import ConvProblem, conv_problem, near_equal
+from hagane.kernels.llvm.conv_problem import ConvProblem, conv_problem, near_equal, unmisched
 from hagane.kernels.llvm.conv_tile import F32_BYTES, Columns, kernel_rows
 from hagane.kernels.llvm.conv_writeback import Writeback, epilogue_arguments, epilogue_is_simple
 from hagane.kernels.llvm.frame import Frame, dim_symbols
@@ -44,7 +44,7 @@ class ConvDepthwise:
     def space(self, region: Region, target: CpuTarget) -> list[Params]:
         problem = _problem(region, target)
         # the rest of the registers holds a row of weights, one input and what the epilogue needs
-        most = max(target.num_vector_registers - problem.kernel[1] - 4, 2)
+        most = max(target.num_vector_registers - problem.kernel[1] - 5, 2)
         height, width = problem.height[1], problem.width[1]
         rows = near_equal(height.value, _MOST_ROWS)[0][0] if height.is_const else _MOST_ROWS
         if not width.is_const:
@@ -69,7 +69,7 @@ class ConvDepthwise:
             _Kernel(frame, problem, int(params["columns"]), int(params["rows"])).write()
 
         slug = f"depthwise{problem.kernel[0]}x{problem.kernel[1]}_{problem.out_channels}"
-        return Lowering((KernelLaunch(slug, emit, tuple(arguments), dims),))
+        return Lowering((KernelLaunch(slug, emit, tuple(arguments), dims, unmisched=unmisched(target)),))
 
 
 def _problem(region: Region, target: CpuTarget) -> ConvProblem:

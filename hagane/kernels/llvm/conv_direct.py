@@ -12,7 +12,7 @@ from hagane.core.targets import CpuTarget
 from hagane.ir.region import Region
 from hagane.kernels.llvm.conv_direct_space import DirectParams, direct_space, whole_rows
 from hagane.kernels.llvm.conv_narrow import narrow_problem
-from hagane.kernels.llvm.conv_problem import ConvProblem, conv_problem, near_equal
+from hagane.kernels.llvm.conv_problem import ConvProblem, conv_problem, near_equal, unmisched
 from hagane.kernels.llvm.conv_tile import F32_BYTES, Channels, Columns, Tap, Tile, kernel_rows, visit_group
 from hagane.kernels.llvm.conv_writeback import Writeback, epilogue_arguments, epilogue_is_simple
 from hagane.kernels.llvm.frame import Frame, dim_symbols
@@ -63,7 +63,7 @@ class ConvDirect:
 
         kernel = "x".join(map(str, problem.kernel))
         slug = f"conv{kernel}_{problem.in_channels}_{problem.out_channels}"
-        return Lowering((KernelLaunch(slug, emit, tuple(arguments), dims),))
+        return Lowering((KernelLaunch(slug, emit, tuple(arguments), dims, unmisched=unmisched(target)),))
 
 
 def _problem(region: Region, target: CpuTarget) -> ConvProblem:
@@ -229,13 +229,11 @@ class _Kernel:
             w_row = f.ptr(weights, r * (problem.kernel[1] * tap_bytes))
             step = problem.dilations[1] * self.pixel_bytes
             whole_row = self._skips_columns(tile)
-            if self.params.unroll_columns or whole_row:
+            if whole_row:
                 for s in range(problem.kernel[1]):
-                    live = self._live_pixels(s, len(tile.pixels)) if whole_row else None
-                    if live is None or live:
-                        guarded = {} if whole_row else self._guarded(tile, x_row, x, s)
-                        tap = Tap(s * step, s * tap_bytes, live, guarded)
-                        tile.add_tap(x_row, w_row, count, tap, channels)
+                    live = self._live_pixels(s, len(tile.pixels))
+                    if live:
+                        tile.add_tap(x_row, w_row, count, Tap(s * step, s * tap_bytes, live), channels)
             else:
                 with f.loop(0, problem.kernel[1]) as column:
                     guarded = self._guarded(tile, x_row, x, column)

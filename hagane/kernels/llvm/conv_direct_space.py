@@ -24,16 +24,15 @@ MOST_DYNAMIC_COLUMNS = 14  # each number of columns has code of its own if the w
 class DirectParams:
     """columns, vectors: the register tile. groups_inside: all output channels of a row before the next row.
 
-    flat: tiles run over the plane as one row, where the kernel is 1x1. unroll: input channels written out.
-    unroll_columns: each kernel column has code of its own.
+    flat: tiles run over the plane as one row, where the kernel is 1x1. unroll: input channels written out;
+    from 4 on LLVM loads the weights of several at once, for which there are no registers.
     """
 
     vectors: int
     columns: int
     groups_inside: bool
     flat: bool
-    unroll: int = 8
-    unroll_columns: bool = False
+    unroll: int
 
     @staticmethod
     def read(params: Params) -> DirectParams:
@@ -44,7 +43,6 @@ class DirectParams:
             bool(params["groups_inside"]),
             bool(params["flat"]),
             int(params["unroll"]),
-            bool(params["unroll_columns"]),
         )
 
     def write(self) -> Params:
@@ -53,7 +51,9 @@ class DirectParams:
 
 def most_columns(vectors: int, target: CpuTarget) -> int:
     """Columns of the widest tile that stays in registers, beside the weights and one broadcast element."""
-    return (target.num_vector_registers - 1 - vectors) // vectors
+    most = (target.num_vector_registers - 1 - vectors) // vectors
+    # of 16 registers LLVM needs some more than that for a single vector
+    return min(most, 11) if target.num_vector_registers == 16 else most
 
 
 def tile_cycles(columns: int, vectors: int, depth: int = 0, lanes: int = 16) -> float:
@@ -91,8 +91,7 @@ def direct_space(problem: ConvProblem, target: CpuTarget) -> list[Params]:
             cost = _tile_cost(problem, vectors, columns, flat)
             for inside in (False, True):
                 traffic = _traffic_cost(problem, vectors, inside)
-                unroll = 16 if problem.kernel == (1, 1) else 8
-                choices.append((cost + traffic, DirectParams(vectors, columns, inside, flat, unroll)))
+                choices.append((cost + traffic, DirectParams(vectors, columns, inside, flat, 2)))
     choices.sort(key=lambda c: c[0])
     return [p.write() for _, p in choices[:8]]
 

@@ -13,7 +13,7 @@ from hagane.core.symbolic import const
 from hagane.core.targets import CpuTarget
 from hagane.ir.layout import ANY, AnyLayout, Layout, Layouts
 from hagane.ir.region import Region, index_symbol
-from hagane.kernels.llvm.conv_problem import ConvProblem, conv_problem
+from hagane.kernels.llvm.conv_problem import ConvProblem, conv_problem, unmisched
 from hagane.kernels.llvm.conv_tile import F32_BYTES, kernel_rows
 from hagane.kernels.llvm.conv_writeback import epilogue_is_simple, epilogue_positions
 from hagane.kernels.llvm.frame import Frame, dim_symbols
@@ -75,7 +75,7 @@ class ConvNarrow:
             _Kernel(frame, problem, int(params["pixels"])).write()
 
         slug = f"narrow{problem.kernel[0]}x{problem.kernel[1]}_{c}_{m}"
-        return Lowering((KernelLaunch(slug, emit, tuple(arguments), dims),))
+        return Lowering((KernelLaunch(slug, emit, tuple(arguments), dims, unmisched=unmisched(target)),))
 
 
 def narrow_problem(region: Region, target: CpuTarget) -> ConvProblem | None:

@@ -11,7 +11,7 @@ from hagane.core.symbolic import Expr, ceildiv, emax, emin
 from hagane.core.targets import CpuTarget
 from hagane.ir.region import Region
 from hagane.kernels.llvm.conv_direct_space import MOST_DYNAMIC_COLUMNS, most_columns, tile_cycles
-from hagane.kernels.llvm.conv_problem import ConvProblem, conv_problem, near_equal
+from hagane.kernels.llvm.conv_problem import ConvProblem, conv_problem, near_equal, unmisched
 from hagane.kernels.llvm.conv_tile import F32_BYTES, Channels, Columns, Tap, Tile, kernel_rows
 from hagane.kernels.llvm.conv_writeback import Writeback, epilogue_arguments, epilogue_is_simple
 from hagane.kernels.llvm.frame import Frame, dim_symbols
@@ -21,7 +21,6 @@ from hagane.kernels.tactic import Argument, Input, KernelLaunch, Layouts, Loweri
 
 # More channels, if another kernel computes them, had better stay in blocks: conv_direct skips unused lanes.
 _MOST_CHANNELS = 4
-_MOST_UNROLLED = 8  # kernel columns whose code is written out
 
 
 class ConvStem:
@@ -74,7 +73,10 @@ class ConvStem:
 
         slug = f"stem{problem.kernel[0]}x{problem.kernel[1]}_{problem.in_channels}_{problem.out_channels}"
         scratch = row_elements(problem) * (problem.in_channels * problem.kernel[0] * F32_BYTES)
-        return Lowering((KernelLaunch(slug, emit, tuple(arguments), dims),), scratch_bytes=scratch)
+        return Lowering(
+            (KernelLaunch(slug, emit, tuple(arguments), dims, unmisched=unmisched(target)),),
+            scratch_bytes=scratch,
+        )
 
 
 def _problem(region: Region, target: CpuTarget) -> ConvProblem:
@@ -186,8 +188,8 @@ class _Kernel:
         row_taps = width * self.vector_bytes
         plane_taps = problem.kernel[0] * row_taps
         stream = problem.in_channels * plane_taps
-        unroll = width if width <= _MOST_UNROLLED else 1
-        channels = Channels(width, problem.lanes, unroll, 0, 0, stream, problem.dilations[1] * F32_BYTES)
+        # written out, the loads of several kernel columns would be merged, and registers spill
+        channels = Channels(width, problem.lanes, 1, 0, 0, stream, problem.dilations[1] * F32_BYTES)
         source = f.ptr(self.frame.scratch, x * (problem.strides[1] * F32_BYTES))
         weights = f.ptr(self.w, block * stream)
         with f.loop(0, problem.in_channels) as channel, f.loop(*rows) as r:

@@ -14,7 +14,7 @@ from hagane.core.targets import CpuTarget
 from hagane.ir.region import Region
 from hagane.kernels.llvm.conv_direct_space import MOST_DYNAMIC_COLUMNS, most_columns, tile_cycles
 from hagane.kernels.llvm.conv_narrow import narrow_problem
-from hagane.kernels.llvm.conv_problem import ConvProblem, conv_problem, near_equal
+from hagane.kernels.llvm.conv_problem import ConvProblem, conv_problem, near_equal, unmisched
 from hagane.kernels.llvm.conv_tile import F32_BYTES, Channels, Columns, Tap, Tile, visit_group
 from hagane.kernels.llvm.conv_writeback import Writeback, epilogue_arguments, epilogue_is_simple
 from hagane.kernels.llvm.frame import Frame, dim_symbols
@@ -79,7 +79,7 @@ class ConvTranspose:
             _Kernel(frame, problem, int(params["vectors"]), int(params["columns"])).write()
 
         slug = f"transposed{rows}x{columns}_{problem.in_channels}_{problem.out_channels}"
-        return Lowering((KernelLaunch(slug, emit, tuple(arguments), dims),))
+        return Lowering((KernelLaunch(slug, emit, tuple(arguments), dims, unmisched=unmisched(target)),))
 
 
 def _problem(region: Region, target: CpuTarget) -> ConvProblem:
@@ -191,8 +191,7 @@ class _Kernel:
         tile = Tile(f, [p * pixel for p in range(size)], vectors, problem.lanes, init)
         tap_bytes = problem.lanes * pixel
         block_bytes = tap_bytes * problem.kernel[0] * problem.kernel[1]
-        rest = problem.in_channels % problem.lanes
-        unroll = next(u for u in (8, 4, 2, 1) if rest % u == 0)
+        unroll = 2 if problem.in_channels % 2 == 0 else 1
         stream = block_bytes * problem.in_blocks
         channels = Channels(problem.in_channels, problem.lanes, unroll, self.plane_bytes, block_bytes, stream)
         source = f.ptr(self.x, image * problem.in_blocks * self.plane_bytes)

@@ -17,7 +17,7 @@ from hagane.core.symbolic import ceildiv, const
 from hagane.core.targets import CpuTarget
 from hagane.ir.region import Region
 from hagane.kernels.llvm.conv_direct_space import most_columns, tile_cycles
-from hagane.kernels.llvm.conv_problem import ConvProblem, conv_problem, near_equal
+from hagane.kernels.llvm.conv_problem import ConvProblem, conv_problem, near_equal, unmisched
 from hagane.kernels.llvm.conv_tile import F32_BYTES, Channels, Tap, Tile
 from hagane.kernels.llvm.conv_writeback import Writeback, epilogue_arguments, epilogue_is_simple
 from hagane.kernels.llvm.frame import Frame, dim_symbols
@@ -81,7 +81,10 @@ class ConvWinograd:
             _Kernel(frame, problem, sizes).write()
 
         slug = f"winograd_{problem.in_channels}_{problem.out_channels}"
-        return Lowering((KernelLaunch(slug, emit, tuple(arguments), dims),), scratch_bytes=const(sizes.total))
+        return Lowering(
+            (KernelLaunch(slug, emit, tuple(arguments), dims, unmisched=unmisched(target)),),
+            scratch_bytes=const(sizes.total),
+        )
 
 
 def _problem(region: Region, target: CpuTarget) -> ConvProblem:
@@ -291,7 +294,7 @@ class _Kernel:
         channels = Channels(
             problem.in_channels,
             problem.lanes,
-            problem.lanes if problem.in_channels % problem.lanes == 0 else 1,
+            2 if problem.in_channels % 2 == 0 else 1,
             block_bytes,
             step_bytes,
             POINTS * point_bytes,
