@@ -15,6 +15,7 @@ from hagane.core.symbolic import Expr
 from hagane.engine.image import EngineImage
 from hagane.ir.graph import Array, Graph
 from hagane.ir.region import Region
+from hagane.lower.cost import region_flops
 from hagane.lower.kernels import KernelLibrary
 from hagane.lower.program import Choose
 from hagane.passes.base import control_graphs
@@ -23,7 +24,8 @@ from hagane.plan.model import Plan
 from hagane.runtime.session import Session
 
 Dims = Mapping[str, int]
-_SIZES = (24, 48, 96, 192, 384, 768, 1)  # values tried for symbols until all extents are positive
+# values tried for symbols: multiples of 32, which strides divide, odd ones for tails, and the smallest
+_SIZES = (32, 7, 3, 64, 96, 192, 384, 1)
 
 
 def unique_regions(graph: Graph) -> dict[str, Region]:
@@ -68,8 +70,11 @@ def sessions(
         yield Session(image, threads=threads)
 
 
-def sample_dims(region: Region, sizes: Sequence[int] = _SIZES) -> list[dict[str, int]]:
-    """Values for the region's symbols that make all its extents positive, one for each size that does."""
+def sample_dims(region: Region, sizes: Sequence[int] = _SIZES, max_flops: float = 1e8) -> list[dict[str, int]]:
+    """Values for the region's symbols that make all its extents positive, one for each size that does.
+
+    Those of more than max_flops operations come last, the smallest of them first.
+    """
     symbols = symbols_of(region)
     if not symbols:
         return [{}]
@@ -83,7 +88,8 @@ def sample_dims(region: Region, sizes: Sequence[int] = _SIZES) -> list[dict[str,
             dims[symbol.name] = max(-(-wanted // symbol.multiple) * symbol.multiple, symbol.multiple)
         if dims not in found and _positive(extents, dims):
             found.append(dims)
-    return found
+    work = region_flops(region)
+    return sorted(found, key=lambda dims: max(work.evaluate(dims) - max_flops, 0))
 
 
 def _positive(extents: set[Expr], dims: Dims) -> bool:

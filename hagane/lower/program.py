@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from hagane.core.dtypes import DType
 from hagane.core.errors import BuildError
 from hagane.core.hashing import content_hash
-from hagane.core.symbolic import Expr, const, emax
+from hagane.core.symbolic import Expr, const, emax, to_expr
 from hagane.ir.graph import Graph, Node, Value
 from hagane.ir.layout import num_elements
 from hagane.ir.region import Region
@@ -19,7 +19,7 @@ from hagane.lower.kernels import KernelLibrary
 from hagane.lower.lifetimes import place_lifetimes
 from hagane.passes.recipes import recipe_of
 from hagane.passes.views import is_view
-from hagane.plan.model import Bind, Buffer, Constant, Copy, If, Launch, Loop, Port, Program, Recipe, RegionInfo, Step
+from hagane.plan.model import Bind, Buffer, Constant, Copy, If, Launch, Loop, Port, Program, Recipe, RegionInfo, Require, Step
 
 Choose = Callable[[Region], tuple[Tactic, Params]]
 
@@ -74,6 +74,9 @@ class ProgramWriter:
         if node.op == "bind_symbols":
             value = node.input(0)
             return [Bind(s, self._name(value), k) for k, s in enumerate(node.attrs["names"])]
+        if node.op == "require_dims":
+            left, right = (tuple(to_expr(d) for d in node.attrs[side]) for side in ("left", "right"))
+            return [Require(left, right, node.attrs["message"])]
         if node.op == "if":
             return self._if(node)
         if node.op == "loop":

@@ -146,6 +146,19 @@ class Shape:
 
 
 @dataclass(frozen=True)
+class Require:
+    """Demands that dims are equal, pair by pair: the model was compiled on that assumption.
+
+    Outside an If or Loop it is checked when inputs are bound, inside one when it is reached.
+    """
+
+    left: tuple[Expr, ...]
+    right: tuple[Expr, ...]
+    message: str
+    device: str = "cpu:0"
+
+
+@dataclass(frozen=True)
 class Bind:
     """Reads element `index` of a computed i64 or i32 buffer into a symbol. Ends the native segment."""
 
@@ -224,7 +237,7 @@ class Call:
     device: str = "cpu:0"
 
 
-Step: TypeAlias = Launch | Copy | Fill | Shape | Bind | Host | Alloc | Collective | If | Loop | Call
+Step: TypeAlias = Launch | Copy | Fill | Shape | Require | Bind | Host | Alloc | Collective | If | Loop | Call
 
 
 @dataclass(frozen=True)

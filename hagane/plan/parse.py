@@ -29,6 +29,7 @@ from hagane.plan.model import (
     Recipe,
     RecipeNode,
     RegionInfo,
+    Require,
     Shape,
     Step,
     Symbol,
@@ -328,6 +329,14 @@ def _shape(tokens: Line) -> Shape:
     return Shape(tuple(symbols), _device(tokens))
 
 
+def _require(tokens: Line) -> Require:
+    left = tokens.exprs()
+    tokens.expect("=")
+    right = tokens.exprs()
+    tokens.expect("else")
+    return Require(left, right, tokens.name(), _device(tokens))
+
+
 def _bind(tokens: Line) -> Bind:
     symbol = tokens.word()
     tokens.expect("=")
@@ -361,6 +370,7 @@ _STEPS: dict[str, Callable[[Line], Step]] = {
     "copy": _copy,
     "fill": _fill,
     "shape": _shape,
+    "require": _require,
     "bind": _bind,
     "host": _host,
     "alloc": lambda tokens: Alloc(tokens.names(), _device(tokens)),

@@ -29,6 +29,7 @@ from hagane.plan.model import (
     Program,
     RecipeNode,
     RegionInfo,
+    Require,
     Shape,
     Step,
     Symbol,
@@ -168,6 +169,8 @@ def _simple_step(step: Step) -> str:
         return f"fill {quote(step.dst)} {_exprs((step.size_bytes,))} with {step.value}"
     if isinstance(step, Shape):
         return "shape " + ", ".join(f"{name} = [{expr}]" for name, expr in step.symbols)
+    if isinstance(step, Require):
+        return f"require {_exprs(step.left)} = {_exprs(step.right)} else {quote(step.message)}"
     if isinstance(step, Bind):
         return f"bind {step.symbol} = {quote(step.buffer)}[{step.index}]"
     if isinstance(step, Host):

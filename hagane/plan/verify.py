@@ -30,6 +30,7 @@ from hagane.plan.model import (
     Plan,
     Port,
     Program,
+    Require,
     Shape,
     Step,
     Symbol,
@@ -276,6 +277,9 @@ class _ProgramVerifier:
             self.parent._check_exprs((step.size_bytes,), bound)
             self.require(0 <= step.value <= 255, f"{step.value} is no byte")
             self._use(step.dst, bound, writes=True)
+        elif isinstance(step, Require):
+            self.require(len(step.left) == len(step.right), "a require step compares unequal numbers of dims")
+            self.parent._check_exprs((*step.left, *step.right), bound)
         elif isinstance(step, Shape):
             for name, expr in step.symbols:
                 self.parent._check_exprs((expr,), bound)

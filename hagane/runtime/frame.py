@@ -15,10 +15,10 @@ import numpy as np
 from hagane.core.dtypes import DType
 from hagane.core.errors import EngineError, HaganeError, RunError
 from hagane.host.steps import find_step
-from hagane.plan.model import Alloc, Bind, Call, Host, Port, Shape
+from hagane.plan.model import Alloc, Bind, Call, Host, Port, Require, Shape
 from hagane.runtime.inputs import address_of, bind_dims, check_dims, evaluate, range_fault
 from hagane.runtime.memory import Chunk
-from hagane.runtime.program import Binding, ProgramRunner, check_out, place_buffers
+from hagane.runtime.program import Binding, ProgramRunner, check_out, check_required, place_buffers
 from hagane.runtime.resources import copy_to, memory_view
 from hagane.runtime.schedule import Branch, Event, Item, Repeat, Segment, symbol_names
 
@@ -152,6 +152,9 @@ class Frame:
         step = event.step
         if isinstance(step, Bind):
             self._define(step.symbol, self._element(step))
+        elif isinstance(step, Require):
+            check_required(step, self._env)
+            return
         elif isinstance(step, Shape):
             for name, expr in step.symbols:
                 self._define(name, evaluate((expr,), self._env)[0])

@@ -17,7 +17,7 @@ from hagane.core.dtypes import DType
 from hagane.core.errors import EngineError, RunError
 from hagane.plan.abi import JOB_SCRATCH, JOB_SCRATCH_STRIDE
 from hagane.plan.arena import Request, assign_offsets
-from hagane.plan.model import Buffer, Port, Program
+from hagane.plan.model import Buffer, Port, Program, Require
 from hagane.runtime.inputs import address_of, bind_shapes, evaluate, port_text
 from hagane.runtime.memory import Chunk
 from hagane.runtime.resources import Resources
@@ -176,6 +176,8 @@ class ProgramRunner:
         for step in schedule.shapes:
             for name, expr in step.symbols:
                 (env[name],) = evaluate((expr,), env)
+        for require in schedule.requires:
+            check_required(require, env)
         binding = Binding(env)
         self._measure(binding)
         self._place(binding)
@@ -257,6 +259,17 @@ class ProgramRunner:
         if not segment.is_dynamic:
             bound.fill(binding.env, lambda name: self.size_of(name, binding.sizes))
         return bound
+
+
+def check_required(step: Require, env: Mapping[str, int]) -> None:
+    """Raises: RunError unless the dims are equal, pair by pair."""
+    for left, right in zip(step.left, step.right, strict=True):
+        (a,), (b,) = evaluate((left,), env), evaluate((right,), env)
+        if a != b:
+            raise RunError(
+                f"{step.message}: {left} is {a}, {right} is {b}",
+                next_step="run inputs whose shapes fit each other",
+            )
 
 
 def place_buffers(buffers: Sequence[Buffer], env: Mapping[str, int]) -> tuple[list[tuple[int, int]], int]:

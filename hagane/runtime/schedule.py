@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeGuard
 
 from hagane.core.errors import EngineError
 from hagane.core.symbolic import Expr
@@ -26,6 +27,7 @@ from hagane.plan.model import (
     Loop,
     Port,
     Program,
+    Require,
     Shape,
     Step,
     preorder,
@@ -46,7 +48,7 @@ class Segment:
 class Event:
     """What Python does between segments, and what has to be placed when it is done."""
 
-    step: Bind | Host | Shape | Call | Alloc
+    step: Bind | Host | Shape | Require | Call | Alloc
     number: int
     buffers: tuple[Buffer, ...]
     outputs: tuple[Port, ...]
@@ -74,10 +76,14 @@ Item = Segment | Event | Branch | Repeat
 
 @dataclass
 class Schedule:
-    """A program cut into items. shapes: the static Shape steps in order, evaluated at binding."""
+    """A program cut into items. shapes: the static Shape steps in order, evaluated at binding.
+
+    requires: the outermost Require steps over static symbols, checked at binding.
+    """
 
     items: tuple[Item, ...]
     shapes: tuple[Shape, ...]
+    requires: tuple[Require, ...]
     static_symbols: frozenset[str]
     static_buffers: tuple[Buffer, ...]
     dynamic_buffers: frozenset[str]
@@ -158,8 +164,9 @@ class _Scheduler:
             if buffer.kind == "arena" and buffer.name not in self._dynamic_buffers
         ]
         return Schedule(
-            self._items(self._program.steps),
+            self._items(self._program.steps, outermost=True),
             tuple(step for step in shapes if isinstance(step, Shape)),
+            tuple(step for step in self._program.steps if self._is_static_require(step)),
             frozenset(self._static),
             tuple(static),
             frozenset(self._dynamic_buffers),
@@ -167,6 +174,9 @@ class _Scheduler:
 
     def _is_static_shape(self, step: Step) -> bool:
         return isinstance(step, Shape) and all(name in self._static for name, _ in step.symbols)
+
+    def _is_static_require(self, step: Step) -> TypeGuard[Require]:
+        return isinstance(step, Require) and symbol_names(*step.left, *step.right) <= self._static
 
     def _is_native(self, step: Step) -> bool:
         if isinstance(step, If):
@@ -177,11 +187,11 @@ class _Scheduler:
             return step.device == "cpu:0"
         return self._is_static_shape(step)
 
-    def _items(self, steps: Sequence[Step]) -> tuple[Item, ...]:
+    def _items(self, steps: Sequence[Step], outermost: bool = False) -> tuple[Item, ...]:
         items: list[Item] = []
         native: list[Step] = []
         for step in steps:
-            if self._is_static_shape(step):
+            if self._is_static_shape(step) or (outermost and self._is_static_require(step)):
                 continue
             if self._is_native(step):
                 native.append(step)
