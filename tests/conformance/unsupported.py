@@ -18,6 +18,8 @@ OPS: dict[str, str] = {
     "StringSplit": STRINGS,
     "TfIdfVectorizer": STRINGS,
     "Bernoulli": RANDOM,
+    "BitCast": "the IR has no op that reinterprets bits yet",
+    "Det": "determinants need a factorisation that the IR has no op for",
     "RandomUniformLike": RANDOM,
     "ai.onnx.preview.training.Adagrad": TRAINING,
     "ai.onnx.preview.training.Adam": TRAINING,
@@ -32,7 +34,35 @@ TYPES: dict[int, str] = {
     _P.STRING: STRINGS,
 }
 
-NAMES: dict[str, str] = {}
+UNIQUE = "unique slices along an axis need a lexicographic sort"
+NAMES: dict[str, str] = {
+    "test_ai_onnx_ml_tree_ensemble_set_membership": "membership in sets is not supported",
+    "test_scan_sum": "Scan of opset 8 has a batch axis; it was redefined in opset 9",
+    "test_unique_sorted_with_axis": UNIQUE,
+    "test_unique_sorted_with_axis_3d": UNIQUE,
+    "test_unique_sorted_with_negative_axis": UNIQUE,
+    **{
+        f"test_training_dropout{suffix}": TRAINING
+        for suffix in ("", "_default", "_default_mask", "_mask", "_zero_ratio", "_zero_ratio_mask")
+    },
+}
+
+# Cases that wait for a fix elsewhere; they pass as soon as it is there.
+SYMBOL = "the verifier doesn't take a symbol that the node itself binds"
+CAST = "the interpreter keeps the result of a cast to bf16 in that type"
+PENDING: dict[str, str] = {
+    "test_nonmaxsuppression": SYMBOL,
+    "test_compress": SYMBOL,
+    "test_nonzero": SYMBOL,
+    "test_unique": SYMBOL,
+    "test_attention_4d_causal_bf16_expanded": CAST,
+    "test_attention_3d_causal_bf16_expanded": CAST,
+}
+
+
+def why_pending(case: Case) -> str | None:
+    """The reason why a case may fail for now, or None."""
+    return next((reason for name, reason in PENDING.items() if case.name.startswith(name)), None)
 
 
 def why_unsupported(case: Case) -> str | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from onnx import NodeProto
 
 from hagane.core.dtypes import DType
@@ -105,13 +104,7 @@ class NodeContext:
 
     def array_of(self, value: Value) -> Array | None:
         """The content of a value, if it is known while importing."""
-        if value.data is not None:
-            return value.data
-        elements = self.emit.elements(value)
-        if elements is None or not all(e.is_const for e in elements):
-            return None
-        shape = () if value.rank == 0 else (len(elements),)
-        return np.array([e.value for e in elements], np.int64).astype(value.dtype.np).reshape(shape)
+        return self.emit.knowledge.array(value)
 
     def known(self, position: int, what: str) -> Array:
         """The content of an input. Raises: ModelError if it is computed at run time."""

@@ -1,26 +1,18 @@
-"""A Builder that folds what shapes depend on, and the small building blocks that many converters share.
-
-Small tensors become constants as soon as their content is known; everything else is left to the passes.
-"""
+"""A Builder that folds what shapes depend on, and the small building blocks that many converters share."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 
 from hagane.core.dtypes import DType
-from hagane.core.errors import HaganeError
-from hagane.core.symbolic import Expr, IntLike, const, product, to_expr
+from hagane.core.errors import ShapeError
+from hagane.core.symbolic import Expr, IntLike, const, to_expr
+from hagane.frontends.onnx.knowledge import Knowledge, elements_of, is_followed
 from hagane.ir.builder import Builder
-from hagane.ir.graph import Array, Graph, Node, Value, constant
-from hagane.ir.registry import as_tuple, op_def
-
-FOLD_LIMIT = 1024  # elements of a tensor that import folds; shapes have far fewer
-SYMBOLIC_LIMIT = 64  # elements of a tensor of expressions
-_UNFOLDABLE_KINDS = ("control", "host", "custom", "region", "shape")
+from hagane.ir.graph import Graph, Node, Value, constant
 
 
 class SymbolMaker(Protocol):
@@ -36,11 +28,18 @@ class Emitter(Builder):
         super().__init__(graph, parent)
         self.fresh_symbol = fresh_symbol
         self._bound: dict[Value, tuple[Expr, ...]] = dict(parent._bound) if parent else {}
-        self._contents: dict[Value, Array] = parent._contents if parent else {}
+        self.knowledge: Knowledge = parent.knowledge if parent else Knowledge()
+        self._numbers: dict[str, int] = parent._numbers if parent else {}
 
     def reserve(self, names: Iterable[str]) -> None:
         """Keeps names for inputs and outputs: no other value gets one of them."""
         self._names.update(names)
+
+    def fresh(self, hint: str = "") -> str:
+        """A value name that is not taken, without trying all numbers that are."""
+        name = super().fresh(f"{hint}.{self._numbers[hint]}" if hint in self._numbers else hint)
+        self._numbers[hint] = self._numbers.get(hint, 0) + 1
+        return name
 
     def nested(self, graph: Graph) -> Emitter:
         """An emitter for a sub-graph; value names stay unique over all graphs."""
@@ -58,12 +57,21 @@ class Emitter(Builder):
         outputs = super().ops(op, *inputs, name=name, graphs=graphs, **attrs)
         if graphs or not outputs:
             return outputs
-        folded = fold(self.graph.nodes[-1])
+        node = self.graph.nodes[-1]
+        folded = self.knowledge.fold(node)
         if folded is None:
-            self._note_content(self.graph.nodes[-1])
+            self._follow(node)
             return outputs
         self.graph.nodes.pop()
         return [constant(v.name, a, v.dtype) for v, a in zip(outputs, folded, strict=True)]
+
+    def _follow(self, node: Node) -> None:
+        if is_followed(node):
+            contents = [
+                None if v is None else self.knowledge.content(v, self.elements(v)) for v in node.inputs
+            ]
+            if all(c is not None or v is None for c, v in zip(contents, node.inputs, strict=True)):
+                self.knowledge.follow(node, contents)
 
     def reshape(self, x: Value, shape: Iterable[IntLike], name: str = "") -> Value:
         """x in another shape of as many elements; x itself if it has it already."""
@@ -120,6 +128,8 @@ class Emitter(Builder):
     def dims(self, values: Iterable[IntLike], name: str = "") -> Value:
         """A tensor i64[n] that holds expressions of dims."""
         wanted = tuple(to_expr(v) for v in values)
+        if any(v.is_const and abs(v.value) >= 1 << 63 for v in wanted):
+            raise ShapeError(f"the size {max(v.value for v in wanted if v.is_const)} doesn't fit in 64 bits")
         if all(v.is_const for v in wanted):
             return self.const(np.array([v.value for v in wanted], np.int64), name=name or "dims")
         return self.op("shape_values", values=wanted, name=name)
@@ -134,41 +144,8 @@ class Emitter(Builder):
 
     def elements(self, x: Value) -> tuple[Expr, ...] | None:
         """What is known of a small integer tensor's content."""
-        small_ints = x.data is not None and x.rank <= 1 and x.data.size <= FOLD_LIMIT and _is_integer(x)
-        if x.elements is None and x.data is not None and small_ints:
-            return tuple(const(int(v)) for v in x.data.reshape(-1))
-        return x.elements if x.elements is not None else self._bound.get(x)
-
-    def _content(self, x: Value) -> Array | None:
-        """The content of a small integer tensor of any rank: integers, or an array of expressions."""
-        if x.data is not None:
-            return x.data if x.data.size <= FOLD_LIMIT and _is_integer(x) else None
-        known = self.elements(x)
-        if known is not None and x.static_shape is not None:
-            return _object_array(known, x.static_shape)
-        return self._contents.get(x)
-
-    def _note_content(self, node: Node) -> None:
-        """Follows expressions through moves of a tensor, such as the transpose of a table of pads."""
-        definition, output = op_def(node.op), node.outputs[0]
-        shape = output.static_shape
-        if definition.kind != "movement" or output.elements is not None or not _is_integer(output):
-            return
-        if shape is None or math.prod(shape) > SYMBOLIC_LIMIT:
-            return
-        attrs = {name: _ints(a) for name, a in node.attrs.items()}
-        arrays = [None if v is None else self._content(v) for v in node.inputs]
-        known = all(a is not None or v is None for a, v in zip(arrays, node.inputs, strict=True))
-        if not known or any(a is _SYMBOLIC for a in attrs.values()):
-            return
-        try:
-            result = np.asarray(as_tuple(definition.reference(attrs, *arrays))[0], dtype=object)
-        except Exception:  # a reference that doesn't take arrays of objects: nothing is known then
-            return
-        exprs = tuple(to_expr(e) for e in result.reshape(-1).tolist())
-        self._contents[output] = _object_array(exprs, shape)
-        if output.rank <= 1:
-            output.elements = exprs
+        found = elements_of(x)
+        return found if found is not None else self._bound.get(x)
 
     def bound_elements(
         self, x: Value, hint: str, limit: Expr | None = None, signed: bool = False
@@ -199,71 +176,3 @@ class Emitter(Builder):
     def op_without_result(self, op: str, *inputs: Value, **attrs: Any) -> None:
         """Appends a node that has no outputs."""
         self.ops(op, *inputs, **attrs)
-
-
-def _is_integer(value: Value) -> bool:
-    return value.dtype.is_int or value.dtype is DType.BOOL
-
-
-def _object_array(exprs: tuple[Expr, ...], shape: tuple[int, ...]) -> Array:
-    array = np.empty(len(exprs), dtype=object)
-    array[:] = exprs
-    return array.reshape(shape)
-
-
-def fold(node: Node) -> list[Array] | None:
-    """The outputs of a node as arrays, if they are small and follow from constants or known elements."""
-    definition = op_def(node.op)
-    if len(node.outputs) == 1:
-        output = node.outputs[0]
-        if output.elements is not None and all(e.is_const for e in output.elements):
-            return [_array([e.value for e in output.elements], output)]
-    if definition.kind in _UNFOLDABLE_KINDS:
-        return None
-    arrays = [None if v is None else _small_content(v) for v in node.inputs]
-    if any(a is None and v is not None for a, v in zip(arrays, node.inputs, strict=True)):
-        return None
-    sizes = [product(v.shape) for v in node.outputs]
-    attrs = {name: _ints(a) for name, a in node.attrs.items()}
-    if not all(s.is_const and s.value <= FOLD_LIMIT for s in sizes) or any(
-        a is _SYMBOLIC for a in attrs.values()
-    ):
-        return None
-    try:
-        with np.errstate(all="ignore"):
-            results = as_tuple(definition.reference(attrs, *arrays))
-    except HaganeError:
-        raise
-    except (
-        Exception
-    ):  # whatever the reference trips over, the node itself stays and is reported where it runs
-        return None
-    return [
-        np.asarray(r).astype(v.dtype.np).reshape([d.value for d in v.shape])
-        for r, v in zip(results, node.outputs, strict=True)
-    ]
-
-
-def _array(values: list[int], like: Value) -> Array:
-    return np.array(values, np.int64).astype(like.dtype.np).reshape(() if like.rank == 0 else (len(values),))
-
-
-def _small_content(value: Value) -> Array | None:
-    """A constant as the references take it: floats as float64."""
-    if value.data is None:
-        return None
-    if value.data.size > FOLD_LIMIT or value.dtype is DType.STRING:
-        return None
-    return value.data.astype(np.float64) if value.dtype.is_float else value.data
-
-
-_SYMBOLIC = object()
-
-
-def _ints(attribute: Any) -> Any:
-    if isinstance(attribute, Expr):
-        return attribute.value if attribute.is_const else _SYMBOLIC
-    if isinstance(attribute, tuple):
-        items = tuple(_ints(a) for a in attribute)
-        return _SYMBOLIC if any(a is _SYMBOLIC for a in items) else items
-    return attribute

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import onnx
-from google.protobuf.message import DecodeError  # type: ignore[import-untyped, unused-ignore]
+from google.protobuf.message import DecodeError, Message  # type: ignore[import-untyped, unused-ignore]
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto
 
 from hagane.core.errors import ModelError
@@ -58,13 +58,32 @@ def _parse(data: bytes, file: str) -> ModelProto:
         )
     try:
         model: ModelProto = ModelProto.FromString(data)
-        return model
     except DecodeError:
         raise ModelError(
             f"{file} is not an ONNX model, or is cut off ({len(data)} bytes)",
             tried="parsing it as the protocol buffer that ONNX files are",
             next_step="compare its size with the original's, and fetch or export it again",
         ) from None
+    if not _is_text(model):
+        raise ModelError(
+            f"{file} is damaged: a name in it is not valid UTF-8",
+            next_step="compare its size with the original's, and fetch or export it again",
+        )
+    return model
+
+
+def _is_text(message: Message) -> bool:
+    """True if all strings are: the parser hands out bytes for those that aren't valid UTF-8."""
+    for field, value in message.ListFields():
+        if field.type == field.TYPE_STRING:
+            texts = [value] if isinstance(value, (str, bytes)) else value
+            if not all(isinstance(t, str) for t in texts):
+                return False
+        elif field.type == field.TYPE_MESSAGE:
+            inner = [value] if isinstance(value, Message) else value
+            if not all(map(_is_text, inner)):
+                return False
+    return True
 
 
 def _check(model: Model) -> None:

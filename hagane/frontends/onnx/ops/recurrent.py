@@ -40,8 +40,8 @@ def recurrent(ctx: NodeContext) -> list[Value]:
     directions = 2 if direction == "bidirectional" else 1
     hidden = ctx.attrs.optional_int("hidden_size")
     if hidden is None:
-        last = ctx.input(2).shape[-1]
-        hidden = last.value if last.is_const else 0
+        sizes = ctx.input(2).static_shape or (0,)
+        hidden = sizes[-1] if sizes else 0
     if hidden < 1:
         raise ModelError(f"{ctx.op_type} needs a hidden_size of 1 or more")
     _check(ctx, hidden, directions)

@@ -1,4 +1,4 @@
-"""Reductions over axes, ArgMax and ArgMin, CumSum, CumProd and TopK."""
+"""Reductions over axes, ArgMax and ArgMin, CumSum and CumProd."""
 
 from __future__ import annotations
 
@@ -107,18 +107,3 @@ def cumulative(ctx: NodeContext) -> Value:
         exclusive=ctx.attrs.flag("exclusive", False),
         reverse=ctx.attrs.flag("reverse", False),
     )
-
-
-@converter("TopK")
-def top_k(ctx: NodeContext) -> list[Value]:
-    """Values and positions of the k largest or smallest elements."""
-    x = ctx.input(0)
-    axis = ctx.axis(ctx.attrs.integer("axis", -1), x.rank)
-    largest, ordered = ctx.attrs.flag("largest", True), ctx.attrs.flag("sorted", True)
-    if ctx.opset < 10:
-        return ctx.emit.ops("topk", x, k=ctx.attrs.integer("k"), axis=axis, largest=largest, sorted=ordered)
-    counts = ctx.sizes(1, "k", x.shape[axis])
-    if len(counts) != 1:
-        raise ModelError("k of TopK should be one number")
-    k = counts[0].value if counts[0].is_const else counts[0]
-    return ctx.emit.ops("topk", x, k=k, axis=axis, largest=largest, sorted=ordered)

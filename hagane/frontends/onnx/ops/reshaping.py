@@ -211,7 +211,7 @@ def constant(ctx: NodeContext) -> Value:
         array = np.array(attrs.text(name), dtype=object)
     else:
         array = np.array(attrs.strings(name), dtype=object)
-    return ctx.emit.const(array, name="const")
+    return ctx.emit.const(array, name=ctx.proto.output[0])
 
 
 _CONSTANTS = (

@@ -196,3 +196,55 @@ def _binary(
     chosen = ctx.op("gt", ctx.emit.squeeze(positive, (1,)), ctx.emit.scalar(limit, DType.F32))
     yes, no = (ctx.emit.scalar(labels[k], DType.I64) for k in (1, 0))
     return [ctx.op("where", chosen, yes, no), ctx.emit.concat(pair, 1)]
+
+
+# modes of TreeEnsemble's nodes, by number; 6 (membership in a set) is not supported
+_NUMBERED_MODES = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ")
+
+
+@converter("TreeEnsemble", since=5, domain=ML)
+def tree_ensemble(ctx: NodeContext) -> Value:
+    """The newer form: branches and leaves in tables of their own, which are put one after the other here."""
+    attrs = ctx.attrs
+    targets = attrs.integer("n_targets", 1)
+    modes, splits, weights = (attrs.tensor(n) for n in ("nodes_modes", "nodes_splits", "leaf_weights"))
+    if modes is None or splits is None or weights is None or not 1 <= targets <= 1 << 16:
+        raise ModelError("TreeEnsemble lacks one of its tables")
+    used = set(modes.reshape(-1).tolist())
+    if len(used) > 1 or max(used, default=0) >= len(_NUMBERED_MODES):
+        raise ModelError("TreeEnsemble with several branch modes, or membership in sets, is not supported")
+    attrs.ignore("nodes_hitrates", "membership_values")
+    count, num_leaves = splits.size, weights.size
+    children = []
+    for name in ("true", "false"):
+        child = _ints(ctx, f"nodes_{name}nodeids", count)
+        is_leaf = _ints(ctx, f"nodes_{name}leafs", count).astype(bool)
+        if (child < 0).any() or (child >= np.where(is_leaf, num_leaves, count)).any():
+            raise ModelError("TreeEnsemble has a child that is no node")
+        children.append(np.concatenate([child + np.where(is_leaf, count, 0), count + np.arange(num_leaves)]))
+    table = np.zeros((count + num_leaves, targets), np.float32)
+    owners = _ints(ctx, "leaf_targetids", num_leaves)
+    roots = np.array(attrs.ints("tree_roots") or (), np.int64)
+    if not roots.size or min(roots.min(), owners.min(initial=0)) < 0 or roots.max() >= count:
+        raise ModelError("TreeEnsemble has a root that is no node")
+    if owners.max(initial=0) >= targets:
+        raise ModelError("TreeEnsemble has a leaf for an output that it doesn't have")
+    table[count + np.arange(num_leaves), owners] = weights.reshape(-1)
+    feature = np.concatenate([_ints(ctx, "nodes_featureids", count), np.zeros(num_leaves, np.int64)])
+    tracks = np.array(attrs.ints("nodes_missing_value_tracks_true") or (0,) * count, bool)
+    forest = Forest(
+        feature,
+        np.concatenate([splits.reshape(-1), np.zeros(num_leaves)]).astype(np.float32),
+        children[0],
+        children[1],
+        np.concatenate([tracks, np.zeros(num_leaves, bool)]),
+        MODES[_NUMBERED_MODES[used.pop() if used else 0]],
+        roots,
+        table,
+    )
+    leaves = descend(ctx, forest, as_f32(ctx, ctx.input(0)))
+    aggregate = ("mean", "sum", "min", "max")[attrs.integer("aggregate_function", 1) % 4]
+    scores = ctx.emit.reduce(aggregate, leaves, (1,), keepdims=False)
+    kinds = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
+    scores = post_transform(ctx, scores, kinds[attrs.integer("post_transform", 0) % 5])
+    return ctx.emit.cast(scores, ctx.input(0).dtype)

@@ -85,6 +85,8 @@ def tensor_scatter(ctx: NodeContext) -> Value:
     axis = ctx.axis(ctx.attrs.integer("axis", -2), cache.rank)
     length = tuple(d if k == axis else 1 for k, d in enumerate(update.shape))
     places = emit.op("iota", dtype=DType.I64, shape=length, axis=axis)
+    if starts is not None and starts.rank != 1:
+        raise ShapeError(f"the write_indices of TensorScatter should be [batch], not {starts.type}")
     if starts is not None:
         first = emit.reshape(emit.cast(starts, DType.I64), (starts.shape[0], *(1,) * (cache.rank - 1)))
         places = emit.op("add", places, first)
