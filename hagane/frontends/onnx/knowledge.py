@@ -1,7 +1,7 @@
 """What is known of small tensors while a model is imported: numbers, or expressions of dims.
 
-Small integer tensors become constants as soon as their content is known, since shapes depend on them. The content
-of floats can be asked for, but their nodes stay: folding them is a pass, and weights keep their names.
+Small integer tensors become constants as soon as their content is known, since shapes depend on them. The
+content of floats can be asked for, but their nodes stay: folding them is a pass, and weights keep names.
 """
 
 from __future__ import annotations
