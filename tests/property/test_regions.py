@@ -8,15 +8,18 @@ import numpy as np
 from hypothesis import HealthCheck, given, settings
 
 from hagane.core.dtypes import from_numpy
+from hagane.core.symbolic import Expr
 from hagane.ir.graph import Array, Graph, Node, Value
 from hagane.ir.interpreter import run, widen
 from hagane.ir.region import Region
 from hagane.ir.registry import op_def
+from hagane.ir.text import symbols_of
 from hagane.passes.base import run_passes
 from hagane.passes.fuse import Fuse
 from hagane.passes.pipelines import SIMPLIFY
 from tests.differential.evaluator import evaluate_scalar
-from tests.property.random_graphs import EXTENTS, Case, cases, random_feed
+from tests.property.draft import EXTENTS
+from tests.property.random_graphs import Case, cases, random_feed
 from tests.property.test_passes import tolerance
 
 SIZES = {f"D{extent}": extent for extent in EXTENTS}
@@ -37,17 +40,11 @@ def evaluate(region: Region, operands: list[Array], output: int) -> Array:
     """All elements of an output by its expression."""
     axes = region.axes(output)
     extents = tuple(axis.extent.evaluate(SIZES) for axis in axes)
-    scalar = region.expression(tuple(_position(axis) for axis in axes), output)
+    scalar = region.expression(tuple(Expr([((axis.sym,), 1)]) for axis in axes), output)
     env: dict[str, Any] = dict(SIZES)
     for axis, grid in zip(axes, np.indices(extents, np.int64), strict=True):
         env[axis.sym.name] = grid.reshape(-1)
     return evaluate_scalar(scalar, list(operands), env).reshape(extents)
-
-
-def _position(axis: Any) -> Any:
-    from hagane.core.symbolic import Expr
-
-    return Expr([((axis.sym,), 1)])
 
 
 def checkable(node: Node, arrays: dict[Value, Array]) -> bool:
@@ -57,7 +54,7 @@ def checkable(node: Node, arrays: dict[Value, Array]) -> bool:
     body = node.graphs["body"]
     if any(op_def(n.op).define is None for n in body.nodes):
         return False
-    symbols = {s.name for v in [*node.outputs, *body.inputs] for d in v.shape for s in d.symbols()}
+    symbols = symbols_of(Graph(nodes=[node])).keys()
     work = max(
         (int(np.prod(arrays[v].shape)) for v in [*node.outputs, *node.inputs] if v in arrays), default=0
     )
