@@ -16,7 +16,7 @@ import numpy as np
 
 
 def _hagane(path: str, threads: int) -> Callable[[dict[str, Any]], Any]:
-    from hagane.api import load
+    from hagane.runtime import load
 
     return load(path, threads=threads).run
 
