@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from hagane.codegen.llvm import Module, Value, Var
 from hagane.core.targets import CpuTarget
 from hagane.ir.region import Region
+from hagane.kernels.llvm.conv_columns import Columns, cut_columns
 from hagane.kernels.llvm.conv_problem import ConvProblem, conv_problem, near_equal, unmisched
-from hagane.kernels.llvm.conv_tile import F32_BYTES, Columns, kernel_rows
+from hagane.kernels.llvm.conv_tile import F32_BYTES, kernel_rows
 from hagane.kernels.llvm.conv_writeback import Writeback, epilogue_arguments, epilogue_is_simple
 from hagane.kernels.llvm.frame import Frame, dim_symbols
 from hagane.kernels.llvm.halo import zero_halo
@@ -121,7 +122,10 @@ class _Kernel:
             zero_halo(self.frame, place)
         f, problem = self.f, self.problem
         blocks = problem.out_blocks
-        columns = Columns(f, self.out_width, self.columns) if self.out_width.const is None else None
+        width = problem.width[1]
+        columns = None
+        if not width.is_const:
+            columns = cut_columns(f, self.out_width, self.columns, width.divisor())
         # chunks of rows come before channels, so that a thread reads what it wrote itself in the layer before
         num_chunks = (self.out_height + (self.rows - 1)) // self.rows
         lo, hi = self.frame.share(self.batch * num_chunks * blocks)

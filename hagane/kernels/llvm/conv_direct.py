@@ -8,12 +8,14 @@ pixels that may meet them have addresses of their own, of zeros where need be. O
 from __future__ import annotations
 
 from hagane.codegen.llvm import Module, Value
+from hagane.core.symbolic import const
 from hagane.core.targets import CpuTarget
 from hagane.ir.region import Region
+from hagane.kernels.llvm.conv_columns import Columns, cut_columns
 from hagane.kernels.llvm.conv_direct_space import DirectParams, direct_space, whole_rows
 from hagane.kernels.llvm.conv_narrow import narrow_problem
 from hagane.kernels.llvm.conv_problem import ConvProblem, conv_problem, near_equal, unmisched
-from hagane.kernels.llvm.conv_tile import F32_BYTES, Channels, Columns, Tap, Tile, kernel_rows, visit_group
+from hagane.kernels.llvm.conv_tile import F32_BYTES, Channels, Tap, Tile, kernel_rows, visit_group
 from hagane.kernels.llvm.conv_writeback import Writeback, epilogue_arguments, epilogue_is_simple
 from hagane.kernels.llvm.frame import Frame, dim_symbols
 from hagane.kernels.llvm.halo import zero_halo
@@ -134,11 +136,13 @@ class _Kernel:
     def write(self) -> None:
         for place in self.writeback.outputs:
             zero_halo(self.frame, place)
-        f, problem, scope = self.f, self.problem, self.frame.scope
-        height, width = scope.expr(problem.height[1]), self.out_width
+        problem, scope = self.problem, self.frame.scope
+        height, width = problem.height[1], problem.width[1]
         if self.flat:
-            height, width = f.const("i64", 1), height * width
-        self._walk(height, Columns(f, width, self.params.columns))
+            height, width = const(1), height * width
+        length = scope.expr(width)
+        columns = cut_columns(self.f, length, self.params.columns, width.divisor(), long=self.flat)
+        self._walk(scope.expr(height), columns)
 
     def _walk(self, height: Value, columns: Columns) -> None:
         """This thread's part of the tiles: those of all (image, group, row), or (image, row, group).

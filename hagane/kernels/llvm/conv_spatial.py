@@ -14,10 +14,11 @@ from hagane.core.symbolic import const
 from hagane.core.targets import CpuTarget
 from hagane.ir.layout import ANY, AnyLayout, Layout, Layouts
 from hagane.ir.region import Region, index_symbol
+from hagane.kernels.llvm.conv_columns import cut_columns
 from hagane.kernels.llvm.conv_problem import ConvProblem, conv_problem, near_equal
 from hagane.kernels.llvm.conv_spatial_copy import RowCopier
 from hagane.kernels.llvm.conv_spatial_space import Strip, strip_of, tile_space, worthwhile
-from hagane.kernels.llvm.conv_tile import F32_BYTES, Columns
+from hagane.kernels.llvm.conv_tile import F32_BYTES
 from hagane.kernels.llvm.conv_writeback import epilogue_is_simple, epilogue_positions
 from hagane.kernels.llvm.frame import Frame, dim_symbols
 from hagane.kernels.llvm.scalars import Place, ScalarEmitter
@@ -142,7 +143,7 @@ class _Kernel:
 
     def _unit(self, unit: _Unit) -> None:
         f = self.f
-        columns = Columns(f, unit.vectors, self.most_vectors)
+        columns = cut_columns(f, unit.vectors, self.most_vectors)
         with f.loop(0, unit.rows) as row:
             first = 0
             for channels, count in self.tiles:

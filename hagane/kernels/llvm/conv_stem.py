@@ -10,9 +10,10 @@ from hagane.codegen.llvm import Module, Value
 from hagane.core.symbolic import Expr, ceildiv, emax, emin
 from hagane.core.targets import CpuTarget
 from hagane.ir.region import Region
+from hagane.kernels.llvm.conv_columns import cut_columns
 from hagane.kernels.llvm.conv_direct_space import MOST_DYNAMIC_COLUMNS, most_columns, tile_cycles
 from hagane.kernels.llvm.conv_problem import ConvProblem, conv_problem, near_equal, unmisched
-from hagane.kernels.llvm.conv_tile import F32_BYTES, Channels, Columns, Tap, Tile, kernel_rows
+from hagane.kernels.llvm.conv_tile import F32_BYTES, Channels, Tap, Tile, kernel_rows
 from hagane.kernels.llvm.conv_writeback import Writeback, epilogue_arguments, epilogue_is_simple
 from hagane.kernels.llvm.frame import Frame, dim_symbols
 from hagane.kernels.llvm.halo import zero_halo
@@ -109,7 +110,7 @@ class _Kernel:
         self.row_bytes = scope.expr(row_elements(problem) * F32_BYTES)
         self.vector_bytes = problem.lanes * F32_BYTES
         self.groups = near_equal(problem.out_blocks, vectors)
-        self.columns = Columns(frame.f, self.out_width, columns)
+        self.columns = cut_columns(frame.f, self.out_width, columns, problem.width[1].divisor())
 
     def write(self) -> None:
         for place in self.writeback.outputs:

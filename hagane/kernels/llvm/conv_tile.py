@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hagane.codegen.llvm import Function, Type, Value, Var
-from hagane.kernels.llvm.conv_problem import ConvProblem, near_equal
+from hagane.kernels.llvm.conv_problem import ConvProblem
 
 F32_BYTES = 4
 
@@ -142,61 +142,3 @@ def visit_group(
             body(vectors, number * vectors)
         with otherwise:
             body(groups[1][0], (number - count) * groups[1][0] + vectors * count)
-
-
-def split_even(f: Function, lo: Value, hi: Value, first: int, count: int) -> tuple[Value, Value]:
-    """The part of [lo, hi) that lies in [first, first + count)."""
-    return f.imax(lo, first), f.imin(hi, first + count)
-
-
-class Columns:
-    """Cuts an extent into near-equal tiles of at most `largest`, whether it is known or not.
-
-    A tile of any size from 1 to `largest` can come up if the extent is unknown: each gets code of its own.
-    """
-
-    def __init__(self, f: Function, extent: Value, largest: int) -> None:
-        self.f, self.extent, self.largest = f, extent, largest
-        if extent.const is not None:
-            parts = near_equal(int(extent.const), largest)
-            self.count: Value = f.const("i64", sum(n for _, n in parts))
-            self.parts = parts
-        else:
-            self.count = (extent + (largest - 1)) // largest
-            self.size = extent // f.imax(self.count, 1)
-            self.num_larger = extent - self.size * self.count
-
-    def visit(self, lo: Value, hi: Value, body: Callable[[int, Value], None]) -> None:
-        """Calls body(size, first) for the tiles lo <= number < hi."""
-        if self.extent.const is not None:
-            self._visit_static(lo, hi, body)
-        else:
-            self._visit_dynamic(lo, hi, body)
-
-    def _visit_static(self, lo: Value, hi: Value, body: Callable[[int, Value], None]) -> None:
-        number = start = 0
-        for size, count in self.parts:
-            first, last = split_even(self.f, lo, hi, number, count)
-            with self.f.loop(first, last) as tile:
-                body(size, (tile - number) * size + start)
-            number += count
-            start += size * count
-
-    def _visit_dynamic(self, lo: Value, hi: Value, body: Callable[[int, Value], None]) -> None:
-        f = self.f
-        with f.loop(lo, hi) as tile:
-            size = f.select(tile.lt(self.num_larger), self.size + 1, self.size)
-            start = tile * self.size + f.imin(tile, self.num_larger)
-            self._dispatch(size, 1, self.largest, lambda known: body(known, start))
-
-    def _dispatch(self, size: Value, low: int, high: int, body: Callable[[int], None]) -> None:
-        """Branches on a size known to lie in [low, high]."""
-        if low == high:
-            body(low)
-            return
-        middle = (low + high) // 2
-        with self.f.if_else(size.le(middle)) as (then, otherwise):
-            with then:
-                self._dispatch(size, low, middle, body)
-            with otherwise:
-                self._dispatch(size, middle + 1, high, body)

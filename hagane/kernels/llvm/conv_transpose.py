@@ -12,10 +12,11 @@ from hagane.codegen.llvm import Module, Value
 from hagane.core.symbolic import Expr
 from hagane.core.targets import CpuTarget
 from hagane.ir.region import Region
+from hagane.kernels.llvm.conv_columns import Columns, cut_columns
 from hagane.kernels.llvm.conv_direct_space import MOST_DYNAMIC_COLUMNS, most_columns, tile_cycles
 from hagane.kernels.llvm.conv_narrow import narrow_problem
 from hagane.kernels.llvm.conv_problem import ConvProblem, conv_problem, near_equal, unmisched
-from hagane.kernels.llvm.conv_tile import F32_BYTES, Channels, Columns, Tap, Tile, visit_group
+from hagane.kernels.llvm.conv_tile import F32_BYTES, Channels, Tap, Tile, visit_group
 from hagane.kernels.llvm.conv_writeback import Writeback, epilogue_arguments, epilogue_is_simple
 from hagane.kernels.llvm.frame import Frame, dim_symbols
 from hagane.kernels.llvm.halo import zero_halo
@@ -130,7 +131,11 @@ class _Kernel:
         for place in self.writeback.outputs:
             zero_halo(self.frame, place)
         f = self.f
-        extents = [(phase, Columns(f, self._extent(phase), self.columns)) for phase in self._phases()]
+        extents = []
+        for phase in self._phases():
+            extent = self._extent(phase)
+            length = self.frame.scope.expr(extent)
+            extents.append((phase, cut_columns(f, length, self.columns, extent.divisor())))
         num_groups = sum(count for _, count in self.groups)
         lo, hi = self.frame.share(self.batch * num_groups * self.out_height)
         with f.loop(lo, hi) as row:
@@ -156,13 +161,13 @@ class _Kernel:
         stride, begin = self.problem.strides[1], self.problem.pads_begin[1]
         return (begin - phase + (stride - 1)) // stride
 
-    def _extent(self, phase: int | None) -> Value:
+    def _extent(self, phase: int | None) -> Expr:
         """How many outputs of a row are of a phase."""
         stride, begin, width = self.problem.strides[1], self.problem.pads_begin[1], self.problem.width[1]
         if phase is None:
-            return self.frame.scope.expr(width // stride)
+            return width // stride
         first = (begin - phase + stride - 1) // stride
-        return self.frame.scope.expr((width + (begin - phase + stride - 1)) // stride - first)
+        return (width + (begin - phase + stride - 1)) // stride - first
 
     def _row(
         self, vectors: int, at: tuple[Value, Value, Value, Value], phase: int | None, columns: Columns

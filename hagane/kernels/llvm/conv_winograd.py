@@ -294,7 +294,7 @@ class _Kernel:
         channels = Channels(
             problem.in_channels,
             problem.lanes,
-            2 if problem.in_channels % 2 == 0 else 1,
+            problem.lanes if problem.in_channels % problem.lanes == 0 else 1,
             block_bytes,
             step_bytes,
             POINTS * point_bytes,
