@@ -11,8 +11,8 @@ from hagane.kernels.llvm.frame import Frame, Scope
 from hagane.kernels.llvm.gemm_epilogue import ROW
 from hagane.kernels.llvm.gemm_index import Access
 from hagane.kernels.llvm.gemm_pack import pack_any, pack_columns, pack_rows
-from hagane.kernels.llvm.gemm_tile import F32_BYTES, Panel, Rows, Tile, balanced_heights
-from hagane.kernels.llvm.gemm_writer import HeightFunctions, Heights, Sums, cut_rows
+from hagane.kernels.llvm.gemm_tile import F32_BYTES, Panel, Rows, Sums, Tile, balanced_heights
+from hagane.kernels.llvm.gemm_writer import HeightFunctions, Heights, cut_rows
 from hagane.kernels.llvm.scalars import Place, ScalarEmitter
 
 _ALIGN = 64

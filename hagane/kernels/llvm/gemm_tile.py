@@ -1,14 +1,14 @@
 """The inner kernel of every matrix product: a block of C in registers, a row of B and broadcasts of A at each
 step.
 
-Each element is one chain of fused multiply-adds over k in ascending order, the same in tiles of every height;
+Each element is a chain of fused multiply-adds over k in ascending order, the same in tiles of every height;
 only the lowest tiles, which never meet another height in one run, split the chain to hide its latency (see
 `phases`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hagane.codegen.llvm import Function, Type, Value, Var
 from hagane.codegen.llvm.value import Operand
@@ -18,6 +18,8 @@ F32_BYTES = 4
 # an FMA takes 4 cycles and two start in each
 _CHAINS_TO_FILL = 8
 _MAX_ROWS = 14
+# steps of a partial sum, and up to how many a sum stays in one
+_PART_DEPTH, _LONG_DEPTH = 256, 384
 _LINE_BYTES = 64
 
 
@@ -80,8 +82,80 @@ def phases(rows: int, vectors: int, most_rows: int) -> int:
     return max(1, min(4, _CHAINS_TO_FILL // (rows * vectors)))
 
 
+@dataclass(frozen=True)
+class Sums:
+    """Where a tile's sums are stored: element (r, c) at pointer + r * row bytes + c floats."""
+
+    pointer: Value
+    row: Operand
+
+
 def multiply(f: Function, tile: Tile, depth: Operand, a: Rows, b: Panel) -> list[list[Value]]:
     """The tile's sums over k in [0, depth): a vector per row and column block."""
+    if _is_short(depth):
+        return _multiply_part(f, tile, f.literal(depth, "i64"), a, b)
+    buffer = Sums(f.stack(tile.rows * tile.row_bytes), tile.row_bytes)
+    multiply_into(f, tile, depth, a, b, buffer)
+    kind = Type("f32", tile.lanes)
+    return [
+        [f.load(kind, buffer.pointer, r * tile.row_bytes + v * kind.nbytes) for v in range(tile.vectors)]
+        for r in range(tile.rows)
+    ]
+
+
+def multiply_into(f: Function, tile: Tile, depth: Operand, a: Rows, b: Panel, out: Sums) -> None:
+    """As multiply, with the sums in memory.
+
+    A long sum is one of partial sums, each of a part of k: its rounding error grows with the square root of
+    the length then, rather than with the length.
+    """
+    count = f.literal(depth, "i64")
+    if _is_short(depth):
+        store_sums(f, tile, _multiply_part(f, tile, count, a, b), out)
+        return
+    zero = f.const(Type("f32", tile.lanes), 0.0)
+    store_sums(f, tile, [[zero] * tile.vectors] * tile.rows, out)
+    part = _part_length(depth, tile.unroll)
+    with f.loop(0, count, part) as start:
+        ahead = b.ahead
+        if ahead is not None:
+            ahead = f.ptr(ahead, start // tile.unroll * (b.lines * _LINE_BYTES))
+        here = replace(b, pointer=f.ptr(b.pointer, _scaled(f, b.step, start)), ahead=ahead)
+        rows = replace(a, pointer=f.ptr(a.pointer, _scaled(f, a.step, start)))
+        whole = count.const is not None and int(count.const) % part == 0
+        length = f.const("i64", part) if whole else f.imin(count - start, part)
+        sums = _multiply_part(f, tile, length, rows, here)
+        for r, row in enumerate(sums):
+            place = f.ptr(out.pointer, _scaled(f, out.row, r))
+            for v, total in enumerate(row):
+                where = v * tile.lanes * F32_BYTES
+                f.store(f.load(total.type, place, where) + total, place, where)
+
+
+def store_sums(f: Function, tile: Tile, sums: list[list[Value]], out: Sums) -> None:
+    """Stores a tile's sums."""
+    for r, row in enumerate(sums):
+        place = f.ptr(out.pointer, _scaled(f, out.row, r))
+        for v, total in enumerate(row):
+            f.store(total, place, v * tile.lanes * F32_BYTES)
+
+
+def _is_short(depth: Operand) -> bool:
+    known = depth if isinstance(depth, int) else getattr(depth, "const", None)
+    return known is not None and int(known) <= _LONG_DEPTH
+
+
+def _part_length(depth: Operand, unroll: int) -> int:
+    """Steps of a partial sum: about _PART_DEPTH, whole turns of the loop, all parts alike if the depth is
+    known."""
+    known = depth if isinstance(depth, int) else getattr(depth, "const", None)
+    if known is None:
+        return _PART_DEPTH
+    even = -(-int(known) // -(-int(known) // _PART_DEPTH))
+    return -(-even // unroll) * unroll
+
+
+def _multiply_part(f: Function, tile: Tile, count: Value, a: Rows, b: Panel) -> list[list[Value]]:
     kind = Type("f32", tile.lanes)
     sums = [
         [[Var(f, kind, 0.0) for _ in range(tile.vectors)] for _ in range(tile.rows)]
@@ -100,7 +174,6 @@ def multiply(f: Function, tile: Tile, depth: Operand, a: Rows, b: Panel) -> list
             for total, vector in zip(sums[first % tile.phases][r], row, strict=True):
                 total.set(f.fma(factor, vector, total.value))
 
-    count = f.literal(depth, "i64")
     whole = count // tile.unroll * tile.unroll
     with f.loop(0, whole, tile.unroll) as k:
         if b.ahead is not None:

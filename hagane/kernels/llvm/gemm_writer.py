@@ -15,7 +15,17 @@ from hagane.codegen.llvm import Function, Module, Type, Value
 from hagane.codegen.llvm.value import Operand
 from hagane.kernels.llvm.frame import Scope
 from hagane.kernels.llvm.gemm_epilogue import Epilogue, row_positions
-from hagane.kernels.llvm.gemm_tile import F32_BYTES, Panel, Rows, Tile, balanced_heights, multiply, phases
+from hagane.kernels.llvm.gemm_tile import (
+    F32_BYTES,
+    Panel,
+    Rows,
+    Sums,
+    Tile,
+    balanced_heights,
+    multiply,
+    multiply_into,
+    phases,
+)
 from hagane.kernels.llvm.scalars import Place
 
 # above this many instructions a tile's epilogue is a loop over rows: code size and compile time, not speed
@@ -48,14 +58,6 @@ def cut_rows(f: Function, rows: Value, most: int) -> Heights:
 def shape_of(tile: Tile, height: int) -> Tile:
     """The tile of a lower height in a product whose highest tiles are `tile`."""
     return replace(tile, rows=height, phases=phases(height, tile.vectors, tile.rows))
-
-
-@dataclass(frozen=True)
-class Sums:
-    """Where a tile's sums are stored: element (r, c) at pointer + r * row bytes + c floats."""
-
-    pointer: Value
-    row: Operand
 
 
 class HeightFunctions:
@@ -107,18 +109,9 @@ class HeightFunctions:
             ahead = None if like.ahead is None else f.arg("ahead")
             b = Panel(f.arg("b"), b_step, masks, ahead, like.lines)
             tile = replace(self.tile, rows=height) if self.one_chain else shape_of(self.tile, height)
-            sums = multiply(f, tile, depth, Rows(f.arg("a"), row, step), b)
-            store_sums(f, tile, sums, Sums(f.arg("out"), out_row))
+            multiply_into(f, tile, depth, Rows(f.arg("a"), row, step), b, Sums(f.arg("out"), out_row))
             self._functions[height] = f
         return self._functions[height]
-
-
-def store_sums(f: Function, tile: Tile, sums: list[list[Value]], out: Sums) -> None:
-    """Stores a tile's sums."""
-    for r, row in enumerate(sums):
-        start = f.ptr(out.pointer, f.literal(out.row, "i64") * r)
-        for v, total in enumerate(row):
-            f.store(total, start, v * tile.lanes * F32_BYTES)
 
 
 @dataclass(frozen=True)
@@ -170,11 +163,11 @@ class TileWriter:
 
     def _known(self, scope: Scope, height: int, first: Value, job: Job) -> None:
         f, tile = self.f, shape_of(self.tile, height)
-        sums = multiply(f, tile, job.depth, job.a, job.b)
         if tile.rows * tile.vectors * self.epilogue.cost() > _MOST_INLINE:
-            store_sums(f, tile, sums, Sums(self._sums_buffer(), tile.row_bytes))
+            multiply_into(f, tile, job.depth, job.a, job.b, Sums(self._sums_buffer(), tile.row_bytes))
             self._finish_buffer(scope, f.const("i64", height), first, job)
             return
+        sums = multiply(f, tile, job.depth, job.a, job.b)
         blocks = self.epilogue.begin(f, scope, self.places, job.column, job.masks, tile.lanes)
         for r in range(height):
             positions = row_positions(self.epilogue, scope, first + r)

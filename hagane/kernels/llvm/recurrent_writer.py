@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from hagane.codegen.llvm import Function, Type, Value
 from hagane.kernels.llvm.frame import Frame
-from hagane.kernels.llvm.gemm_tile import F32_BYTES, Panel, Rows, Tile
-from hagane.kernels.llvm.gemm_writer import HeightFunctions, Heights, Sums, cut_rows
+from hagane.kernels.llvm.gemm_tile import F32_BYTES, Panel, Rows, Sums, Tile
+from hagane.kernels.llvm.gemm_writer import HeightFunctions, Heights, cut_rows
 from hagane.kernels.llvm.recurrent_cells import Cell
 from hagane.kernels.llvm.recurrent_problem import Layer
 
