@@ -72,7 +72,7 @@ class Literals:
         return self._dims(line, ")")
 
     def facts(self, line: Scanner) -> dict[str, Expr]:
-        """`B in 1..64 by 8, N = 2*B, ...`; symbols are known by them from here on."""
+        """`B in 1..64 by 8, I in 0.. below B, N = 2*B, ...`; symbols are known by them from here on."""
         found: dict[str, Expr] = {}
         while not found or line.accept(","):
             name = line.take(_WORD, "a symbol")
@@ -90,9 +90,12 @@ class Literals:
         line.expect("..")
         hi = self._int(line) if line.match(_AHEAD_INT) is not None else None
         multiple = self._int(line) if line.accept("by") else 1
+        bound = None
+        if line.accept("below"):
+            bound = self.expression(line, line.until("{,").strip())
         if multiple < 1 or (hi is not None and hi < lo):
             line.fail(f"no number is in {lo}..{hi} and a multiple of {multiple}")
-        return sym(name, lo, hi, multiple)
+        return sym(name, lo, hi, multiple, bound)
 
     def _int(self, line: Scanner) -> int:
         text = line.take(_INT, "an integer")

@@ -102,9 +102,12 @@ def print_element(element: Any) -> str:
 def symbols_of(graph: Graph) -> dict[str, Expr]:
     """Facts about all symbols that occur in a graph, by name: the declared ones win."""
     found: dict[str, Expr] = {}
-    for expression in _expressions(graph):
-        for symbol in expression.symbols():
-            found.setdefault(symbol.name, Expr([((symbol,), 1)]))
+    pending = list(_expressions(graph))
+    while pending:
+        for symbol in pending.pop().symbols():
+            if symbol.name not in found:
+                found[symbol.name] = Expr([((symbol,), 1)])
+                pending += [symbol.bound] if symbol.bound is not None else []
     return dict(sorted({**found, **graph.symbols}.items()))
 
 
@@ -156,8 +159,7 @@ class _Printer:
         if graph.output_names:
             named = zip(graph.output_names, types, strict=True)
             types = [f"{print_name(name)}: {text}" for name, text in named]
-        facts = [_fact(name, facts) for name, facts in symbols_of(graph).items()]
-        where = ", ".join(sorted(facts, key=lambda fact: " = " in fact))  # those that use others come last
+        where = ", ".join(_facts(symbols_of(graph)))
         results = types[0] if len(types) == 1 else f"({', '.join(types)})"
         head = f"graph @{print_name(graph.name)}({self._inputs(graph)}) -> {results}"
         return head + (f" where {where}" if where else "") + " {"
@@ -219,12 +221,35 @@ def _dims(dims: tuple[Expr, ...]) -> str:
     return "(" + ", ".join(map(str, dims)) + ")"
 
 
+def _facts(symbols: dict[str, Expr]) -> list[str]:
+    """Facts about symbols, each after those of the symbols that it mentions."""
+    done: dict[str, str] = {}
+    pending = list(symbols.items())
+    while pending:
+        ready = [item for item in pending if _mentioned(*item) <= done.keys()] or pending
+        done.update((name, _fact(name, facts)) for name, facts in ready)
+        pending = [item for item in pending if item[0] not in done]
+    return list(done.values())
+
+
+def _is_itself(name: str, facts: Expr) -> Sym | None:
+    symbol = facts.as_sym
+    return symbol if symbol is not None and symbol.name == name else None
+
+
+def _mentioned(name: str, facts: Expr) -> set[str]:
+    symbol = _is_itself(name, facts)
+    other = facts if symbol is None else symbol.bound
+    return {s.name for s in other.symbols()} if other is not None else set()
+
+
 def _fact(name: str, facts: Expr) -> str:
-    symbol: Sym | None = facts.as_sym
-    if symbol is None or symbol.name != name:
+    symbol = _is_itself(name, facts)
+    if symbol is None:
         return f"{name} = {facts}"
     text = f"{name} in {symbol.lo}..{'' if symbol.hi is None else symbol.hi}"
-    return text + (f" by {symbol.multiple}" if symbol.multiple != 1 else "")
+    text += f" by {symbol.multiple}" if symbol.multiple != 1 else ""
+    return text + (f" below {symbol.bound}" if symbol.bound is not None else "")
 
 
 def _content(array: Array) -> str:

@@ -33,6 +33,7 @@ FAULTS = [
     ("f32[B, 4], %i", "f32[C, 4], %i", "nothing is said about symbol C after 'where'"),
     ("f32[B, 4], %i", "f32[B // 0, 4], %i", "divides by zero"),
     ("B in 1..64 by 2", "B in 9..4", "no number is in 9..4"),
+    ("B in 1..64 by 2", "B in 1..64 below Q", "nothing is said about symbol Q"),
     ("B in 1..64 by 2", "B in 1..4, B in 1..4", "symbol B is described twice"),
     ("graph @main", "graph main", "line 1, column 7: expected '@', found 'main"),
     ("%0 = add(%x, @k)", "%0 = add(%x, @l)", "line 2, column 18: constant @l is not defined"),

@@ -202,9 +202,20 @@ def test_facts_about_symbols():
     sequence = sym("S", 0, None, 8)
     builder.input("x", tensor(DType.F32, sym("B", 2, 9), sequence))
     builder.graph.symbols = {"N": const(4), "Q": sym("Q", -3, 3), "H": sequence * 2}
-    assert " where B in 2..9, Q in -3..3, S in 0.. by 8, H = 2*S, N = 4 {" in print_graph(builder.graph)
+    assert " where B in 2..9, N = 4, Q in -3..3, S in 0.. by 8, H = 2*S {" in print_graph(builder.graph)
     again = round_trip(builder.graph)
     assert again.symbols["N"] == 4 and again.inputs[0].shape[1].divisor() == 8
+
+
+def test_symbolic_bounds_come_after_what_they_mention():
+    batch = sym("Z", 1)
+    count = sym("N", 0, None, bound=batch + 1)
+    inner = sym("A", 0, 9, 3, bound=count)
+    builder = Builder(Graph())
+    builder.input("x", tensor(DType.F32, inner, count, batch))
+    assert "where Z in 1.., N in 0.. below Z + 1, A in 0..9 by 3 below N {" in print_graph(builder.graph)
+    read = round_trip(builder.graph).inputs[0].shape[0].as_sym
+    assert read.bound.as_sym.name == "N" and read.bound.as_sym.bound == batch + 1
 
 
 def test_recipes_and_the_weights_that_they_start_from():
