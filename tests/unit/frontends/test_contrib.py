@@ -129,6 +129,33 @@ def test_multi_head_attention() -> None:
     check_op("MultiHeadAttention", {**feed, **mask}, {"num_heads": 2}, domain=MS)
 
 
+def test_dynamically_quantised() -> None:
+    feed = {"a": f32(4, 5), "b": u8(5, 6), "bs": np.float32(0.03), "bz": np.uint8(100), "bias": f32(6)}
+    check_op("DynamicQuantizeMatMul", feed, constants=["b", "bs", "bz"], domain=MS, atol=2e-2)
+
+
+def test_dynamically_quantised_lstm() -> None:
+    """ONNX Runtime quantises the inputs too, which we don't: hence the tolerance."""
+    h, n = 4, 6
+    feed = {
+        "x": f32(3, 2, n), "w": u8(1, n, 4 * h), "r": u8(1, h, 4 * h), "b": f32(1, 8 * h),
+        "ws": np.array([0.01], np.float32), "wz": np.array([128], np.uint8),
+        "rs": np.array([0.01], np.float32), "rz": np.array([128], np.uint8),
+    }  # fmt: skip
+    names = ["x", "w", "r", "b", "", "", "", "", "ws", "wz", "rs", "rz"]
+    options = {"inputs": names, "constants": ["w", "r", "ws", "wz", "rs", "rz"], "domain": MS, "outputs": 3}
+    check_op("DynamicQuantizeLSTM", feed, {"hidden_size": h}, atol=3e-2, **options)
+
+
+def test_quantised_attention() -> None:
+    mask = np.array([[1, 1, 1, 0], [1, 1, 0, 0]], np.int32)
+    feed = {
+        "x": u8(2, 4, 12), "w": u8(12, 24), "b": f32(24), "xs": np.float32(0.02), "ws": np.float32(0.03),
+        "mask": mask, "xz": np.uint8(128), "wz": np.uint8(120),
+    }  # fmt: skip
+    check_op("QAttention", feed, {"num_heads": 2}, constants=["w", "ws", "wz"], domain=MS)
+
+
 @pytest.mark.parametrize("interleaved", [0, 1])
 def test_rotary_embedding(interleaved: int) -> None:
     feed = {

@@ -75,6 +75,26 @@ def attention(ctx: NodeContext) -> Value:
     return merge_heads(ctx, _attend(ctx, parts[0], parts[1], parts[2], mask))
 
 
+@converter("QAttention", domain=MS)
+def quantised_attention(ctx: NodeContext) -> Value:
+    """Attention whose projection is an integer product.
+
+    Inputs: x, weight, bias, the scales of x and weight, mask, the zero points of x and weight, past.
+    """
+    ctx.attrs.ignore("past_present_share_buffer", "rotary_embedding_dim")
+    _refuse(ctx, (8,))
+    total = ctx.op("matmul_integer", ctx.input(0), ctx.input(1), ctx.optional(6), ctx.optional(7))
+    factor = ctx.op("mul", ctx.input(3), ctx.input(4))
+    projected = ctx.op("mul", ctx.emit.cast(total, factor.dtype), factor)
+    projected = ctx.op("add", projected, ctx.input(2))
+    width = projected.shape[2]
+    if not width.is_const or width.value % 3:
+        raise ShapeError(f"the weight {ctx.input(1).type} of QAttention doesn't hold three matrices")
+    size, heads = width.value // 3, ctx.attrs.integer("num_heads")
+    q, k, v = (split_heads(ctx, ctx.emit.slice(projected, 2, p * size, size), heads) for p in range(3))
+    return merge_heads(ctx, _attend(ctx, q, k, v, _mask(ctx, ctx.optional(5), None, projected)))
+
+
 @converter("MultiHeadAttention", domain=MS)
 def multi_head_attention(ctx: NodeContext) -> list[Value]:
     """Inputs: query, key, value, bias, key padding mask, scores' bias, past key, past value."""

@@ -9,7 +9,13 @@ from hagane.core.errors import ModelError, ShapeError
 from hagane.frontends.onnx.context import NodeContext
 from hagane.frontends.onnx.ops.contrib import MS, swapped
 from hagane.frontends.onnx.ops.pooling import average_pool
-from hagane.frontends.onnx.ops.quantization import dequantize, quantize, requantize
+from hagane.frontends.onnx.ops.quantization import (
+    dequantize,
+    dynamically_quantized,
+    quantize,
+    requantize,
+)
+from hagane.frontends.onnx.ops.recurrent import recurrent_layer
 from hagane.frontends.onnx.registry import converter
 from hagane.ir.graph import Array, Value
 
@@ -110,6 +116,30 @@ def matmul_integer_to_float(ctx: NodeContext) -> Value:
     factor = ctx.op("mul", ctx.input(2), ctx.input(3))
     value = ctx.op("mul", ctx.emit.cast(total, factor.dtype), factor)
     return value if ctx.optional(6) is None else ctx.op("add", value, ctx.input(6))
+
+
+@converter("DynamicQuantizeMatMul", domain=MS)
+def dynamic_quantize_matmul(ctx: NodeContext) -> Value:
+    """A is quantised by its own range. Inputs: A, B, the scale of B, its zero point, bias."""
+    x, x_scale, x_zero = dynamically_quantized(ctx, ctx.input(0))
+    total = ctx.op("matmul_integer", x, ctx.input(1), x_zero, ctx.optional(3))
+    factor = ctx.op("mul", x_scale, ctx.input(2))
+    value = ctx.op("mul", ctx.emit.cast(total, factor.dtype), factor)
+    return value if ctx.optional(4) is None else ctx.op("add", value, ctx.input(4))
+
+
+@converter("DynamicQuantizeLSTM", domain=MS)
+def dynamic_quantize_lstm(ctx: NodeContext) -> list[Value]:
+    """An LSTM with weights[D, I, 4 * H] that lie transposed and are dequantised; inputs stay as they are."""
+    weights = []
+    for first, scale in ((1, 8), (2, 10)):
+        w = ctx.emit.transpose(ctx.input(first), (0, 2, 1))
+        parts = [ctx.input(scale), ctx.optional(scale + 1)]
+        wide = [None if p is None else ctx.emit.reshape(p, (*p.shape, *(1,) * (3 - p.rank))) for p in parts]
+        to = ctx.input(scale).dtype
+        weights.append(ctx.op("dequantize", w, wide[0], wide[1], axis=0, block=None, to=to))
+    ctx.entries[:] = [ctx.input(0), *weights, *ctx.entries[3:8]]
+    return recurrent_layer(ctx, "LSTM")
 
 
 @converter("MatMulNBits", domain=MS)

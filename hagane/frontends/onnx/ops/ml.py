@@ -97,6 +97,13 @@ def feature_vectorizer(ctx: NodeContext) -> Value:
     return ctx.emit.concat([v if v.rank == 2 else ctx.emit.unsqueeze(v, (1,)) for v in parts], 1)
 
 
+@converter("ZipMap", domain=ML)
+def zip_map(ctx: NodeContext) -> list[Value]:
+    """Passes the scores on as a tensor [N, classes]: there are no maps here."""
+    ctx.attrs.ignore("classlabels_int64s", "classlabels_strings")
+    return [ctx.input(0)]
+
+
 def _table(ctx: NodeContext, what: str) -> Array | None:
     """The keys or values of a LabelEncoder. Raises: ModelError for strings."""
     if ctx.attrs.strings(f"{what}_strings"):

@@ -62,8 +62,12 @@ def dequantize(ctx: NodeContext) -> Value:
 
 @converter("DynamicQuantizeLinear", since=11)
 def dynamic_quantize(ctx: NodeContext) -> list[Value]:
-    """u8 with a scale and zero point from the tensor's own range, which always holds zero."""
-    x = ctx.input(0)
+    """u8 with a scale and zero point."""
+    return list(dynamically_quantized(ctx, ctx.input(0)))
+
+
+def dynamically_quantized(ctx: NodeContext, x: Value) -> tuple[Value, Value, Value]:
+    """x as u8, the scale and the zero point, by the tensor's own range, which always holds zero."""
     zero, axes = ctx.scalar_like(x, 0), range(x.rank)
     top = ctx.op("max", ctx.emit.reduce("max", x, axes, keepdims=False), zero)
     bottom = ctx.op("min", ctx.emit.reduce("min", x, axes, keepdims=False), zero)
@@ -71,7 +75,7 @@ def dynamic_quantize(ctx: NodeContext) -> list[Value]:
     step = ctx.op("div", span, ctx.scalar_like(x, 255))
     scale = ctx.op("where", ctx.op("eq", span, zero), ctx.scalar_like(x, 1), step)
     point = requantize(ctx, ctx.op("neg", bottom), scale, ctx.emit.scalar(0, DType.U8))
-    return [requantize(ctx, x, scale, point), scale, point]
+    return requantize(ctx, x, scale, point), scale, point
 
 
 def requantize(ctx: NodeContext, real: Value, scale: Value, zero: Value, axis: int = 0) -> Value:
