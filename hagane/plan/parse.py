@@ -77,15 +77,21 @@ class _Parser:
         self.line = ""
         self._symbols: dict[str, Expr] = {}
         self._exprs: dict[str, Expr] = {}
+        self._recipe_nodes: dict[str, RecipeNode] = {}  # by text: most of them come again and again
 
-    def _next(self) -> Line | None:
-        """The next line that isn't blank, or None at the end."""
+    def _next_text(self) -> str | None:
+        """The next line that isn't blank, without its indentation, or None at the end."""
         for line in self._lines:
             self.number += 1
             self.line = line
-            if line.strip():
-                return Line(line, self._expr)
+            text = line.strip()
+            if text:
+                return text
         return None
+
+    def _next(self) -> Line | None:
+        text = self._next_text()
+        return None if text is None else Line(text, self._expr)
 
     def _inside(self) -> Iterator[Line]:
         """The lines up to a closing brace; the one with the brace too, if more follows on it."""
@@ -173,14 +179,14 @@ class _Parser:
         tokens.expect("{")
         tokens.end()
         nodes: list[RecipeNode] = []
-        for line in self._inside():
-            if line.integer() != len(nodes):
+        while (text := self._next_text()) != "}":
+            number, _, rest = (text or "").partition(" = ")
+            if number != str(len(nodes)):
                 raise ValueError("the nodes of a recipe are numbered from 0")
-            line.expect("=")
-            op = line.word()
-            inputs = line.listed("(", lambda line=line: _recipe_input(line))  # type: ignore[misc]
-            nodes.append(RecipeNode(op, inputs, line.attrs()))
-            line.end()
+            node = self._recipe_nodes.get(rest)
+            if node is None:
+                node = self._recipe_nodes[rest] = _recipe_node(Line(rest, self._expr))
+            nodes.append(node)
         return Constant(name, dtype, shape, Recipe(tuple(nodes)))
 
     def _region(self, tokens: Line) -> RegionInfo:
@@ -273,6 +279,14 @@ class _Parser:
         if more is not None:
             raise ValueError("a loop has no else")
         return Loop(count, cond, index, body, device)
+
+
+def _recipe_node(tokens: Line) -> RecipeNode:
+    op = tokens.word()
+    inputs = tokens.listed("(", lambda: _recipe_input(tokens))
+    node = RecipeNode(op, inputs, tokens.attrs())
+    tokens.end()
+    return node
 
 
 def _recipe_input(tokens: Line) -> int | str:

