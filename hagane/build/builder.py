@@ -20,7 +20,6 @@ from hagane.frontends.onnx import load_onnx
 from hagane.ir.graph import Array, Graph
 from hagane.ir.text import print_graph
 from hagane.kernels.catalog import CpuModel
-from hagane.lower.kernels import KernelLibrary
 from hagane.passes.base import run_passes
 from hagane.passes.pipelines import build_pipeline
 
@@ -70,7 +69,7 @@ def _generate(
     verification = ""
     if options.verify != "off" and can_run(target):
         verification = verify_graph(graph, choices, compiler, options, weights)
-    library = KernelLibrary(target)
+    library = compiler.library()
     plan = write_plan(graph, library, choices)
     kernels = list(library.kernels.values())
     name = str(target)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from hagane.build.isolate import region_key
 from hagane.core.targets import CpuTarget
 from hagane.ir.region import Region
 from hagane.kernels.catalog import fallback, fitting
 from hagane.kernels.tactic import Params, Tactic
+from hagane.lower.region_key import region_key
 
 
 @dataclass

@@ -8,7 +8,7 @@ from hagane.codegen.llvm.driver import driver_ir
 from hagane.codegen.llvm.link import Blob, link
 from hagane.codegen.llvm.pool import CompilePool
 from hagane.core.targets import CpuTarget
-from hagane.lower.kernels import Kernel
+from hagane.lower.kernels import Kernel, KernelLibrary
 from hagane.plan import abi
 
 
@@ -20,9 +20,14 @@ class Compiler:
         self._options = options
         self._pool = CompilePool(num_processes(options))
         self._objects: dict[str, bytes] = {}
+        self._emitted: dict[str, Kernel] = {}
 
     def close(self) -> None:
         self._pool.close()
+
+    def library(self) -> KernelLibrary:
+        """An empty library of kernels that shares with the others of the build what was emitted."""
+        return KernelLibrary(self.target, self._emitted)
 
     def objects(self, kernels: list[Kernel]) -> list[bytes]:
         """The object of each kernel, compiled if it is new, big ones first."""

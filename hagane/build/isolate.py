@@ -1,9 +1,8 @@
-"""A region on its own: as a small graph that can be built and run, and as a key that equal regions share."""
+"""A region on its own, as a small graph that can be built and run."""
 
 from __future__ import annotations
 
 from hagane.core.dtypes import DType
-from hagane.core.hashing import content_hash
 from hagane.core.symbolic import Expr, Sym
 from hagane.ir.graph import Graph, Node, Type, Value
 from hagane.ir.region import Region
@@ -54,25 +53,3 @@ def symbols_of(region: Region) -> list[Sym]:
     values = [*region.operands, *region.outputs, *(v for n in region.body.nodes for v in n.outputs)]
     found = {s.name: s for v in values for d in v.shape for s in d.symbols()}
     return [found[name] for name in sorted(found)]
-
-
-def region_key(region: Region) -> str:
-    """A hash of all that decides how fast and how exact kernels for the region are; names don't count."""
-    numbers: dict[Value, str] = {}
-    lines = []
-    for inner, outer in zip(region.body.inputs, region.operands, strict=True):
-        numbers[inner] = f"%{len(numbers)}"
-        lines.append(f"{numbers[inner]}: {outer.type} {outer.layout} {'const' if outer.is_const else ''}")
-    for node in region.body.nodes:
-        inputs = ["none" if v is None else numbers.get(v) or _literal(v) for v in node.inputs]
-        attrs = sorted((k, repr(a)) for k, a in node.attrs.items())
-        for value in node.outputs:
-            numbers[value] = f"%{len(numbers)}"
-        types = [str(v.type) for v in node.outputs]
-        lines.append(f"{node.op} {inputs} {attrs} {types}")
-    lines += [f"{numbers.get(v)} {outer.layout}" for v, outer in zip(region.body.outputs, region.outputs, strict=True)]
-    return content_hash("\n".join(lines))
-
-
-def _literal(value: Value) -> str:
-    return f"{value.type}={None if value.data is None else value.data.tolist()}"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hagane.build.compile import Compiler
-from hagane.build.isolate import region_graph, region_key, symbols_of
+from hagane.build.isolate import region_graph, symbols_of
 from hagane.build.plan import needed_weights, write_plan
 from hagane.core.dtypes import DType
 from hagane.core.symbolic import Expr
@@ -18,6 +18,7 @@ from hagane.ir.region import Region
 from hagane.lower.cost import region_flops
 from hagane.lower.kernels import KernelLibrary
 from hagane.lower.program import Choose
+from hagane.lower.region_key import region_key
 from hagane.passes.base import control_graphs
 from hagane.passes.views import is_view
 from hagane.plan.model import Plan

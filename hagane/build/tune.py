@@ -10,7 +10,6 @@ from pathlib import Path
 
 from hagane.build.choosing import Choices
 from hagane.build.compile import Compiler
-from hagane.build.isolate import region_key
 from hagane.build.options import BuildOptions, report
 from hagane.build.regions import plan_alone, region_feed, sample_dims, sessions, unique_regions
 from hagane.core.errors import HaganeError, InternalError
@@ -20,7 +19,7 @@ from hagane.ir.region import Region
 from hagane.kernels.catalog import fallback, fitting
 from hagane.kernels.tactic import Params, Tactic, describe
 from hagane.lower.cost import region_flops
-from hagane.lower.kernels import KernelLibrary
+from hagane.lower.region_key import region_key
 from hagane.tuner.search import Problem, search
 from hagane.tuner.timing_cache import Setting, TimingCache
 
@@ -83,7 +82,7 @@ class _Measuring:
         return Problem(key, weight, first, lambda wanted: self._measure(region, dims[0], wanted))
 
     def _measure(self, region: Region, dims: Mapping[str, int], wanted: Sequence[Choice]) -> list[float | None]:
-        library = KernelLibrary(self.choices.target)
+        library = self.compiler.library()
         plans = [plan_alone(region, library, self._forced(region, choice)) for choice in wanted]
         times: list[float | None] = []
         try:

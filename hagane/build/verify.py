@@ -22,7 +22,6 @@ from hagane.core.errors import BuildError, RunError
 from hagane.ir import interpreter
 from hagane.ir.graph import Array, Graph
 from hagane.ir.region import Region
-from hagane.lower.kernels import KernelLibrary
 from hagane.runtime.session import Session
 
 logger = logging.getLogger(__name__)
@@ -54,7 +53,7 @@ def verify_graph(
     pending = unique_regions(graph)
     records: list[str] = []
     while pending:
-        library = KernelLibrary(choices.target)
+        library = compiler.library()
         plans = [plan_alone(region, library, choices) for region in pending.values()]
         findings: list[Finding] = []
         opened = sessions(plans, library, compiler, weights, VERIFY_THREADS)

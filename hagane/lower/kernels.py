@@ -26,22 +26,32 @@ class Kernel:
 
 @dataclass
 class KernelLibrary:
-    """Collects kernels; equal sources become one kernel, so that repeated layers share code."""
+    """Collects kernels; equal sources become one kernel, so that repeated layers share code.
+
+    emitted: kernels by what they were emitted for, shared by the libraries of one build.
+    """
 
     target: CpuTarget
+    emitted: dict[str, Kernel] = field(default_factory=dict)
     kernels: dict[str, Kernel] = field(default_factory=dict)
 
-    def add(self, launch: KernelLaunch, kind: str) -> str:
-        """Emits a launch's kernel and returns its name: kind, slug and the start of its content's hash."""
+    def add(self, launch: KernelLaunch, kind: str, key: str) -> str:
+        """The name of a launch's kernel, which is emitted unless that was done for the same key before."""
+        if key not in self.emitted:
+            self.emitted[key] = self._emit(launch, kind)
+        kernel = self.emitted[key]
+        self.kernels[kernel.name] = kernel
+        return kernel.name
+
+    def _emit(self, launch: KernelLaunch, kind: str) -> Kernel:
+        """A kernel named by kind, slug and the start of its content's hash."""
         module = Module(self.target)
         launch.emit(module, _PLACEHOLDER)
         source = module.text()
         digest = content_hash(source, str(launch.unmisched))[:12]
         name = f"{kind}_{_identifier(launch.slug)}_{digest}"
-        if name not in self.kernels:
-            renamed = re.sub(rf"@{_PLACEHOLDER}\b", f"@{name}", source)
-            self.kernels[name] = Kernel(name, renamed, len(launch.args), len(launch.dims), not launch.unmisched)
-        return name
+        renamed = re.sub(rf"@{_PLACEHOLDER}\b", f"@{name}", source)
+        return Kernel(name, renamed, len(launch.args), len(launch.dims), not launch.unmisched)
 
 
 def _identifier(text: str) -> str:

@@ -17,6 +17,7 @@ from hagane.kernels.tactic import Argument, Input, Lowering, Output, Packed, Par
 from hagane.lower.cost import region_bytes, region_flops
 from hagane.lower.kernels import KernelLibrary
 from hagane.lower.lifetimes import place_lifetimes
+from hagane.lower.region_key import region_key
 from hagane.passes.recipes import recipe_of
 from hagane.passes.views import is_view
 from hagane.plan.model import Bind, Buffer, Constant, Copy, If, Launch, Loop, Port, Program, Recipe, RegionInfo, Require, Step
@@ -106,8 +107,9 @@ class ProgramWriter:
             self._name(value)
         temporaries = self._temporaries(region, lowering)
         steps: list[Step] = []
-        for launch in lowering.launches:
-            kernel = self.library.add(launch, kind)
+        key = f"{region_key(region)} {info.tactic}"
+        for position, launch in enumerate(lowering.launches):
+            kernel = self.library.add(launch, kind, f"{key} {position}")
             args = tuple(self._argument(a, region, temporaries) for a in launch.args)
             steps.append(Launch(kernel, args, launch.dims, launch.serial, number))
         return steps
