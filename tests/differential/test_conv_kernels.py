@@ -38,6 +38,8 @@ DIRECT = [
     Conv(1, 20, (12, 17), 33, (3, 5), begin=(1, 4), end=(0, 2), dilations=(2, 3), epilogue=ALL),
     Conv(1, 16, (9, 8), 17, (3, 3), begin=(-1, 2), end=(3, -2)),
     Conv(1, 64, (8, 9), 32, (3, 3), group=2),
+    Conv(1, 32, (6, 9), 32, (3, 3), group=8),
+    Conv(1, 15, (6, 7), 21, (3, 3), group=3, epilogue=ALL),
     Conv(1, 17, (31,), 20, (5,), strides=(2,), epilogue=("bias", "residual")),
     Conv(1, 16, (4, 4), 16, (3, 3), begin=(5, 5)),
     Conv(1, 16, (1, 1), 48, (1, 1)),

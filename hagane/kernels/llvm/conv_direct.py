@@ -13,6 +13,7 @@ from hagane.core.targets import CpuTarget
 from hagane.ir.region import Region
 from hagane.kernels.llvm.conv_columns import Columns, cut_columns
 from hagane.kernels.llvm.conv_direct_space import DirectParams, direct_space, whole_rows
+from hagane.kernels.llvm.conv_groups import merge_groups, merged_weight
 from hagane.kernels.llvm.conv_narrow import narrow_problem
 from hagane.kernels.llvm.conv_problem import ConvProblem, conv_problem, near_equal, unmisched
 from hagane.kernels.llvm.conv_tile import F32_BYTES, Channels, Tap, Tile, kernel_rows, visit_group
@@ -34,10 +35,7 @@ class ConvDirect:
         problem = conv_problem(region, target)
         if problem is None or not epilogue_is_simple(problem) or narrow_problem(region, target) is not None:
             return False
-        if problem.group == 1:
-            return True
-        per_group = (problem.in_channels // problem.group, problem.out_channels // problem.group)
-        return all(channels % problem.lanes == 0 for channels in per_group)
+        return merge_groups(problem) is not None
 
     def layouts(self, region: Region, target: CpuTarget) -> Layouts:
         problem = _problem(region, target)
@@ -70,8 +68,9 @@ class ConvDirect:
 
 def _problem(region: Region, target: CpuTarget) -> ConvProblem:
     problem = conv_problem(region, target)
-    assert problem is not None, "supports() comes first"
-    return problem
+    merged = None if problem is None else merge_groups(problem)
+    assert merged is not None, "supports() comes first"
+    return merged
 
 
 def _num_guarded(problem: ConvProblem) -> tuple[int, int]:
@@ -85,7 +84,7 @@ def pack_weight(problem: ConvProblem) -> Packing:
     lanes, (rows, columns) = problem.lanes, problem.kernel
     channels = problem.in_channels // problem.group
     m, c = problem.out_blocks, -(-channels // lanes)
-    full = packing_of(problem.weight).reshape(problem.out_channels, channels, rows, columns)
+    full = merged_weight(problem).reshape(problem.out_channels, channels, rows, columns)
     full = full.pad_to(m * lanes, c * lanes, rows, columns)
     return full.reshape(m, lanes, c, lanes, rows, columns).transpose(0, 2, 4, 5, 3, 1)
 

@@ -25,6 +25,7 @@ class ConvProblem:
     """A convolution (or transposed one) over f32 with a constant weight. height, width: (input, output).
 
     x_position: operand number of the input. lanes: f32 elements of a vector, which is the block of channels.
+    merged: how many of the anchor's groups make up one group here.
     """
 
     region: Region
@@ -44,6 +45,7 @@ class ConvProblem:
     batch: Expr
     height: tuple[Expr, Expr]
     width: tuple[Expr, Expr]
+    merged: int = 1
 
     @property
     def x(self) -> Value:
