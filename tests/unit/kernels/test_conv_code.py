@@ -1,4 +1,4 @@
-"""The code of convolution kernels: no register of a tile lies on the stack, and there is not too much code."""
+"""The code of convolution kernels: no register of a tile lies on the stack, and there is not too much."""
 
 from __future__ import annotations
 
