@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,12 +22,15 @@ from tests.differential.conv_cases import Conv
 from tests.differential.harness import check
 from tests.unit.codegen.native import V3, V4
 
-TARGETS = [
-    pytest.param(
-        t, marks=pytest.mark.skipif(not can_run(t), reason=f"the machine doesn't run {t}"), id=t.arch
-    )
-    for t in (V4, V3)
-]
+
+def _run(target: CpuTarget, *values: str) -> Any:
+    skip = pytest.mark.skipif(not can_run(target), reason=f"the machine doesn't run {target}")
+    return pytest.param(target, *values, marks=skip, id="-".join((target.arch, *values)))
+
+
+TARGETS = [_run(V4), _run(V3)]
+# what is known of the dims and how wide vectors are don't interact
+RUNS = [_run(V4, ""), _run(V4, "NHW"), _run(V3, "")]
 ALL = ("bias", "scale", "gate", "residual", "map", "offset")
 DIRECT = [
     Conv(2, 5, (9, 11), 7, (3, 3)),
@@ -92,29 +96,25 @@ def _check(tactic: Tactic, conv: Conv, target: CpuTarget, dynamic: str, exact_we
     check(tactic, exact, target, exact=True, extra_halo=1, threads=(2,))
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("dynamic", ["", "NHW"])
+@pytest.mark.parametrize("target, dynamic", RUNS)
 @pytest.mark.parametrize("conv", DIRECT, ids=str)
 def test_direct(conv: Conv, dynamic: str, target: CpuTarget) -> None:
     _check(conv_direct.TACTIC, conv, target, dynamic)
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("dynamic", ["", "NHW"])
+@pytest.mark.parametrize("target, dynamic", RUNS)
 @pytest.mark.parametrize("conv", DEPTHWISE, ids=str)
 def test_depthwise(conv: Conv, dynamic: str, target: CpuTarget) -> None:
     _check(conv_depthwise.TACTIC, conv, target, dynamic)
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("dynamic", ["", "NHW"])
+@pytest.mark.parametrize("target, dynamic", RUNS)
 @pytest.mark.parametrize("conv", STEM, ids=str)
 def test_stem(conv: Conv, dynamic: str, target: CpuTarget) -> None:
     _check(conv_stem.TACTIC, conv, target, dynamic)
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("dynamic", ["", "NHW"])
+@pytest.mark.parametrize("target, dynamic", RUNS)
 @pytest.mark.parametrize("conv", WINOGRAD, ids=str)
 def test_winograd(conv: Conv, dynamic: str, target: CpuTarget) -> None:
     tactic = conv_winograd.TACTIC
@@ -125,15 +125,13 @@ def test_winograd(conv: Conv, dynamic: str, target: CpuTarget) -> None:
     check(tactic, exact, target, exact=True, extra_halo=1, threads=(2,))
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("dynamic", ["", "NHW"])
+@pytest.mark.parametrize("target, dynamic", RUNS)
 @pytest.mark.parametrize("conv", TRANSPOSED, ids=str)
 def test_transposed(conv: Conv, dynamic: str, target: CpuTarget) -> None:
     _check(conv_transpose.TACTIC, conv, target, dynamic)
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("dynamic", ["", "NHW"])
+@pytest.mark.parametrize("target, dynamic", RUNS)
 @pytest.mark.parametrize("conv", NARROW, ids=str)
 def test_narrow(conv: Conv, dynamic: str, target: CpuTarget) -> None:
     _check(conv_narrow.TACTIC, conv, target, dynamic)
