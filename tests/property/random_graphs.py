@@ -56,7 +56,7 @@ def make_case(seed: int, num_steps: int) -> Case:
     return Case(graph)
 
 
-def cases(max_steps: int = 16) -> st.SearchStrategy[Case]:
+def cases(max_steps: int = 24) -> st.SearchStrategy[Case]:
     """Graphs of up to max_steps steps."""
     return st.builds(make_case, st.integers(0, 2**40), st.integers(1, max_steps))
 

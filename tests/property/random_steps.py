@@ -27,6 +27,7 @@ BINARY = [
     for op in all_ops()
     if op.kind == "pointwise" and _first_samples(op) and all(len(s.inputs) == 2 for s in op.samples())
 ]
+ARITHMETIC = ("add", "sub", "mul", "div", "pow")
 SAMPLED = {
     op.name: _first_samples(op) for op in all_ops() if op.kind not in ("control", "host", "region", "shape")
 }
@@ -46,13 +47,16 @@ def unary(draft: Draft) -> None:
 
 
 def binary(draft: Draft) -> None:
-    op, a = draft.one_of(BINARY), draft.value()
+    op, a = draft.one_of(ARITHMETIC if draft.flip() else BINARY), draft.value()
     if a is None or (a.dtype is DType.BOOL and op not in ("and", "or", "xor", "eq", "ne")):
         return
     if draft.flip():
         extents = [extent_of(d) for d in a.shape]
         kept = draft.integer(0, len(extents))
         shape = [e if draft.flip() else 1 for e in extents[len(extents) - kept :]]
+        if draft.integer(0, 3) == 0:  # the constant may be the larger one
+            shape = [draft.one_of(EXTENTS) if e == 1 else e for e in extents]
+            shape = [draft.one_of(EXTENTS), *shape] if len(shape) < 4 and draft.flip() else shape
         b: Value | None = draft.constant(a.dtype, *shape)
     else:
         b = draft.value(lambda v: v.dtype is a.dtype and fits(a, v))
@@ -109,6 +113,19 @@ def transpose(draft: Draft) -> None:
     value = draft.value()
     if value is not None:
         draft.op("transpose", value, perm=tuple(map(int, draft.rng.permutation(value.rank))))
+
+
+def movement(draft: Draft) -> None:
+    """Two or three movements of one value, one after the other."""
+    value = draft.value(lambda v: v.rank > 1)
+    pool = draft.pool
+    for _ in range(draft.integer(2, 3)):
+        if value is None:
+            return
+        draft.pool = [value]
+        draft.one_of([reshape, transpose, transpose, take_slice])(draft)
+        value, pool = draft.pool[-1], [*pool, *draft.pool[1:]]
+    draft.pool = pool
 
 
 def broadcast(draft: Draft) -> None:
@@ -301,7 +318,7 @@ def runtime_dim(draft: Draft) -> None:
 
 
 STEPS = (
-    unary, unary, unary, binary, binary, binary, binary, select, cast, reshape, reshape, transpose, broadcast,
-    take_slice, concat, reduce, softmax, matmul, scaled_conv, scaled_conv, shapes_in_the_making, sampled,
-    sampled, branches, loop, runtime_dim,
+    unary, unary, binary, binary, binary, binary, binary, select, cast, reshape, transpose, broadcast,
+    movement, movement, take_slice, concat, reduce, softmax, matmul, scaled_conv, scaled_conv, scaled_conv,
+    shapes_in_the_making, sampled, sampled, branches, loop, runtime_dim,
 )  # fmt: skip

@@ -79,7 +79,7 @@ def test_each_pass_keeps_the_meaning(one: Pass, case: Case) -> None:
 
 
 @given(case=cases())
-@settings(FEW, max_examples=150)
+@settings(FEW, max_examples=200)
 def test_the_pipeline_keeps_the_meaning(case: Case) -> None:
     feed = random_feed(case.graph)
     before, rtol = run(case.graph, feed), tolerance(case.graph)
