@@ -154,7 +154,7 @@ def _first_choice(target: CpuTarget) -> Choose:
 class _NoLibrary(KernelLibrary):
     """Takes kernels without writing them."""
 
-    def add(self, launch: KernelLaunch, kind: str) -> str:
+    def add(self, launch: KernelLaunch, kind: str, key: str) -> str:
         return f"{kind}_{launch.slug}"
 
 

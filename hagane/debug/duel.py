@@ -109,7 +109,7 @@ def duel(
 
 
 def _runs_per_block(child: _Child, seconds: float, idle_ms: float) -> int:
-    child.block(3, idle_ms)
+    child.block(1, idle_ms)
     one = child.times.min_us / 1e6 + idle_ms / 1e3
     child.times.all_us.clear()
-    return max(3, min(20_000, int(seconds / one)))
+    return max(1, min(20_000, int(seconds / one)))

@@ -86,7 +86,7 @@ def test_a_duel(engine: Path, model: Path):
     ours, theirs = duel(sides, {"x": np.ones((1, 4), np.float32)}, threads=1, seconds=0.05, blocks=2)
     assert (ours.kind, theirs.kind) == ("hagane", "onnxruntime")
     for times in (ours, theirs):
-        assert len(times.all_us) >= 6 and times.min_us <= times.median_us <= times.p99_us
+        assert len(times.all_us) >= 2 and times.min_us <= times.median_us <= times.p99_us
 
 
 def test_a_side_that_fails_says_why(engine: Path):
