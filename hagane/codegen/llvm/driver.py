@@ -31,7 +31,7 @@ class DriverTarget(Protocol):
 def driver_ir(target: DriverTarget) -> str:
     """The driver's module for a target: it defines the two entry points and imports from libc only."""
     declarations, pause = _pause(target.arch)
-    parts = [_DECLARATIONS + declarations, _barrier(pause), _execute(pause), _run(), _worker(pause)]
+    parts = [_DECLARATIONS + declarations, _wake(), _barrier(pause), _execute(pause), _run(), _worker(pause)]
     return "\n".join(parts)
 
 
@@ -64,16 +64,20 @@ def _syscall(address: str, action: int, value: str) -> str:
     return f"  %r = call i64 (i64, ...) @syscall({arguments})"
 
 
-def _barrier(pause: str) -> str:
-    """A barrier of nth threads: the last to arrive resets the count and starts the next generation."""
+def _wake() -> str:
+    """Wakes all that sleep on an address."""
     return f"""
 define internal void @hagane_wake(ptr %pool, ptr %address) noinline {{
 {_word("futexp", abi.POOL_FUTEX)}
   %futex = load i64, ptr %futexp, align 8
 {_syscall("%address", _WAKE_PRIVATE, str(_ALL))}
   ret void
-}}
+}}"""
 
+
+def _barrier(pause: str) -> str:
+    """A barrier of nth threads: the last to arrive resets the count and starts the next generation."""
+    return f"""
 define internal void @hagane_barrier(ptr %pool, i64 %nth) noinline {{
 entry:
   %alone = icmp eq i64 %nth, 1
@@ -97,6 +101,17 @@ release:
 wake:
   call void @hagane_wake(ptr %pool, ptr %generation)
   ret void
+{_barrier_spin(pause)}
+{_barrier_sleep()}
+done:
+  ret void
+}}
+"""
+
+
+def _barrier_spin(pause: str) -> str:
+    """Spins for a while until the generation changes, and adapts the number of spins to how that went."""
+    return f"""\
 wait:
 {_word("mostp", abi.POOL_MOST_SPINS)}
 {_word("leastp", abi.POOL_LEAST_SPINS)}
@@ -135,7 +150,12 @@ vain:
   %shrunk = call i64 @llvm.umax.i64(i64 %half, i64 %least)
   store atomic i64 %shrunk, ptr %spinsp monotonic, align 8
   %sleepless = icmp eq i64 %futex, 0
-  br i1 %sleepless, label %yield, label %bed
+  br i1 %sleepless, label %yield, label %bed"""
+
+
+def _barrier_sleep() -> str:
+    """Waits without spinning until the generation changes: on the futex, or yielding where there is none."""
+    return f"""\
 yield:
   %y = call i32 @sched_yield()
   %seen2 = load atomic i64, ptr %generation acquire, align 8
@@ -154,11 +174,7 @@ sleeping:
   br label %sleep
 rise:
   %s1 = atomicrmw sub ptr %sleepers, i64 1 seq_cst
-  ret void
-done:
-  ret void
-}}
-"""
+  ret void"""
 
 
 def _block(op: Op, body: str, jumps: bool = False) -> str:

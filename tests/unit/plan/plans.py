@@ -24,6 +24,7 @@ from hagane.plan.model import (
     RecipeNode,
     RegionInfo,
     Shape,
+    Step,
     Symbol,
     Variant,
 )
@@ -39,7 +40,37 @@ def everything() -> Plan:
         Port("y", DType.F32, (M,)),
         Port("kv", DType.F16, (const(2), B)),
     )
-    inner = Program(
+    main = Program("main", (x,), (y,), (kv,), _buffers(), _steps())
+    return Plan(
+        "cpu:x86-64-v4+bf16+vnni",
+        (
+            Symbol("B", 1, 64, 2),
+            Symbol("H"),
+            Symbol("W"),
+            Symbol("M", 0, 4096),
+            Symbol("P"),
+            Symbol("ONE", 1, 1),
+        ),
+        (Constant("w.packed", DType.BF16, (4, 8), _recipe()),),
+        {"main": main, "inner": _inner()},
+        (
+            RegionInfo(
+                "up",
+                "contraction",
+                "matmul",
+                ("/mlp/up/MatMul", "/mlp/act/Gelu"),
+                B * 8,
+                B * 4 + 12,
+                ("why",),
+            ),
+            RegionInfo("count", "reduction", "generic"),
+        ),
+        B * 64 + 4096,
+    )
+
+
+def _inner() -> Program:
+    return Program(
         "inner",
         (Port("a", DType.F32, (P,)),),
         (Port("b", DType.F32, (P,)),),
@@ -47,7 +78,10 @@ def everything() -> Plan:
         (Buffer("a", "input", DType.F32, 4 * P), Buffer("b", "output", DType.F32, 4 * P)),
         (Copy("a", "b", 4 * P),),
     )
-    steps = (
+
+
+def _steps() -> tuple[Step, ...]:
+    return (
         Shape((("H", B // 2), ("W", emax(B, 3) % 5))),  # 0
         Launch(
             "k", ("x", "w.packed", "h"), (B,), region=0, variants=(Variant((B - 16, 64 - B), "k_even"),)
@@ -70,7 +104,10 @@ def everything() -> Plan:
         Call("inner", (Port("u", DType.F32, (P,)),), (Port("v", DType.F32, (P,)),)),  # 13
         Launch("serial", ("kv", "v"), (), serial=True, device="cpu:1"),  # 14
     )
-    buffers = (
+
+
+def _buffers() -> tuple[Buffer, ...]:
+    return (
         Buffer("x", "input", DType.F32, B * 16),
         Buffer("y", "output", DType.F32, M * 4),
         Buffer("kv", "state", DType.F16, B * 4),
@@ -82,38 +119,14 @@ def everything() -> Plan:
         Buffer("c", "arena", DType.BOOL, const(1), 6, 12),
         Buffer("i", "arena", DType.I64, const(8), 8, 10),
     )
-    main = Program("main", (x,), (y,), (kv,), buffers, steps)
-    recipe = Recipe(
+
+
+def _recipe() -> Recipe:
+    return Recipe(
         (
             RecipeNode("weight", ('odd "name"\n\\ é/weight',)),
             RecipeNode("pad", (0,), {"before": (0, 0), "after": (1, 3)}),
             RecipeNode("mul", (1,), {"value": -0.5}),
             RecipeNode("cast", (2,), {"dtype": "bf16"}),
         )
-    )
-    return Plan(
-        "cpu:x86-64-v4+bf16+vnni",
-        (
-            Symbol("B", 1, 64, 2),
-            Symbol("H"),
-            Symbol("W"),
-            Symbol("M", 0, 4096),
-            Symbol("P"),
-            Symbol("ONE", 1, 1),
-        ),
-        (Constant("w.packed", DType.BF16, (4, 8), recipe),),
-        {"main": main, "inner": inner},
-        (
-            RegionInfo(
-                "up",
-                "contraction",
-                "matmul",
-                ("/mlp/up/MatMul", "/mlp/act/Gelu"),
-                B * 8,
-                B * 4 + 12,
-                ("why",),
-            ),
-            RegionInfo("count", "reduction", "generic"),
-        ),
-        B * 64 + 4096,
     )
