@@ -1,8 +1,8 @@
 """Verified builds: every region's kernels against the interpreter, at several shapes and on hard inputs.
 
-A region that is off is demoted to the generic kernel and reported by the model's node names; one that is off even then
-fails the build. The tolerance follows the conditioning of the region on the inputs at hand: what a relative change of
-its inputs by 2^-20 does to the result, plus 2^-20 of the largest value.
+A region that is off is demoted to the generic kernel and reported by the model's node names; one that is off
+even then fails the build. The tolerance follows the conditioning of the region on the inputs at hand: what a
+relative change of its inputs by 2^-20 does to the result, plus 2^-20 of the largest value.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from hagane.runtime.session import Session
 
 logger = logging.getLogger(__name__)
 STEP = 2.0**-20
-# rounding grows with the root of the number of terms, as `typical` does with 2^-20 for f32's 2^-24, but partial sums
-# are larger than the result; the design's own bound is looser still
+# rounding grows with the root of the number of terms, as `typical` does with 2^-20 for f32's 2^-24, but
+# partial sums are larger than the result; the design's own bound is looser still
 SLACK = 32
 KINDS = {"quick": ("normal",), "full": ("normal", "large", "zeros", "rows", "special")}
 NUM_DIMS = {"quick": 1, "full": 3}
@@ -81,7 +81,9 @@ def _demote(findings: list[Finding], regions: Mapping[str, Region], choices: Cho
                 tried=f"the {tactic} kernel",
                 next_step="please report the model; hagane.build(..., fuse=False) may avoid the fault",
             )
-        logger.warning("%s: the %s kernel is off (%s); the generic one is used", finding.nodes, tactic, finding.what)
+        logger.warning(
+            "%s: the %s kernel is off (%s); the generic one is used", finding.nodes, tactic, finding.what
+        )
         again[finding.key] = region
     return again
 
@@ -137,7 +139,8 @@ def _nudged(array: Array) -> Array:
     if array.dtype.kind != "f" or array.dtype.itemsize < 4:
         return array
     signs = np.random.default_rng(array.size).choice((-1.0, 1.0), array.shape)
-    return (array * (1 + signs * STEP)).astype(array.dtype)
+    nudged: Array = (array * (1 + signs * STEP)).astype(array.dtype)
+    return nudged
 
 
 def _fault(got: Array, want: Array, moved: Array) -> str | None:
@@ -160,5 +163,6 @@ def _fault(got: Array, want: Array, moved: Array) -> str | None:
         error = np.abs(a[steady] - b[steady])
     bad = ~(error <= bound)
     if bad.any():
-        return f"{int(bad.sum())} of {want.size} values are off, by up to {float(np.nanmax(error)):.3g} of {scale:.3g}"
+        worst = float(np.nanmax(error))
+        return f"{int(bad.sum())} of {want.size} values are off, by up to {worst:.3g} of {scale:.3g}"
     return None

@@ -95,7 +95,8 @@ def _numpy_dtype(name: str) -> np.dtype[Any]:
         return np.dtype(_NUMPY[name])
     import ml_dtypes
 
-    return np.dtype(getattr(ml_dtypes, _ML[name]))
+    scalar: type[np.generic] = getattr(ml_dtypes, _ML[name])
+    return np.dtype(scalar)
 
 
 @cache

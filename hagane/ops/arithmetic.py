@@ -55,7 +55,7 @@ def _samples(integers_only: bool = False) -> Callable[[], Iterable[Sample]]:
         i = rng.integers(1, 9, (4, 19))
         if not integers_only:
             yield Sample((x, y), dynamic=((0, 0), (0, 2), (1, 1)))
-            yield Sample((x, np.float32(1.5)))
+            yield Sample((x, np.asarray(1.5, np.float32)))
             yield Sample((x.astype(np.float64), y.astype(np.float64)))
         yield Sample((i, i[::-1, :1].copy()))
         yield Sample((i.astype(np.int32), i.astype(np.int32)))
@@ -77,7 +77,10 @@ def _divide(attrs: dict[str, Any], a: Array, b: Array) -> Array:
 
 
 def _binary(
-    name: str, reference: Callable[..., Array], symbolic: SymbolicRule | None = None, integers_only: bool = False
+    name: str,
+    reference: Callable[..., Array],
+    symbolic: SymbolicRule | None = None,
+    integers_only: bool = False,
 ) -> None:
     register(
         OpDef(
@@ -146,7 +149,7 @@ def _where_samples() -> Iterable[Sample]:
     rng = np.random.default_rng(0)
     cond = rng.integers(0, 2, (4, 1, 37)).astype(bool)
     x = rng.standard_normal((5, 37)).astype(np.float32)
-    yield Sample((cond, x, np.float32(-1)), dynamic=((0, 0), (0, 2), (1, 1)))
+    yield Sample((cond, x, np.asarray(-1, np.float32)), dynamic=((0, 0), (0, 2), (1, 1)))
     yield Sample((cond, x.astype(np.int64), x.astype(np.int64) * 2))
 
 
@@ -161,4 +164,3 @@ register(
         samples=_where_samples,
     )
 )
-

@@ -1,7 +1,9 @@
-"""The generic tactic: any region that has a tensor expression, as vectorised loops in the output's memory order.
+"""The generic tactic: any region that has a tensor expression, as vectorised loops in the output's memory
+order.
 
-Reductions are computed at the outermost loop that fixes all they depend on, so a norm's statistics are computed once a
-row. It is the fallback for every numeric op and the tactic of choice for pointwise regions, norms, pooling and resizing.
+Reductions are computed at the outermost loop that fixes all they depend on, so a norm's statistics are
+computed once a row. It is the fallback for every numeric op and the tactic of choice for pointwise regions,
+norms, pooling and resizing.
 """
 
 from __future__ import annotations
@@ -20,11 +22,20 @@ from hagane.kernels.llvm.halo import zero_halo
 from hagane.kernels.llvm.nest import Loop, Nest, build_nest, choose_vector, vectorises
 from hagane.kernels.llvm.reducing import emit_reduce, emit_row_reduce
 from hagane.kernels.llvm.scalars import Place, ScalarEmitter
-from hagane.kernels.tactic import ANY, Input, KernelLaunch, Layouts, Lowering, Output, Params
+from hagane.kernels.tactic import ANY, Argument, Input, KernelLaunch, Layouts, Lowering, Output, Params
 
 # below this many element operations a barrier costs more than a second thread gains (barrier: up to 0.35 us)
 SERIAL_OPERATIONS = 6_000
-_NO_KERNELS = (DType.STRING, DType.I4, DType.U4, DType.F4E2M1, DType.F8E4M3, DType.F8E5M2, DType.F8E4M3FNUZ, DType.F8E5M2FNUZ)
+_NO_KERNELS = (
+    DType.STRING,
+    DType.I4,
+    DType.U4,
+    DType.F4E2M1,
+    DType.F8E4M3,
+    DType.F8E5M2,
+    DType.F8E4M3FNUZ,
+    DType.F8E5M2FNUZ,
+)
 
 
 class Generic:
@@ -56,7 +67,7 @@ class Generic:
     def _launch(self, region: Region, target: CpuTarget, output: int) -> KernelLaunch:
         dims = dim_symbols([*region.operands, region.outputs[output]])
         nest = build_nest(region, output)
-        args = (*(Input(k) for k in range(len(region.operands))), Output(output))
+        args: tuple[Argument, ...] = (*(Input(k) for k in range(len(region.operands))), Output(output))
 
         def emit(module: Module, name: str) -> None:
             frame = Frame(module, name, len(args), dims)
@@ -112,7 +123,9 @@ class _Writer:
             self._rest(head)
 
     def _num_shared(self) -> int:
-        """How many outer loops form the units that threads share: enough units, but no reduction computed twice."""
+        """How many outer loops form the units that threads share: enough units, but no reduction computed
+        twice.
+        """
         units, count = 1, 0
         for loop in self.outer:
             if units >= 16:
@@ -254,7 +267,11 @@ class _Writer:
         emitter = self._emitter(loop.name if loop else None, mask)
         value = emitter.emit(self.nest.scalar)
         if loop is not None and loop.lane_block and mask is not None:
-            value = self.f.select(mask, emitter.fit(value, value.type.with_lanes(self.lanes)), self.f.const(value.type.with_lanes(self.lanes), 0))
+            value = self.f.select(
+                mask,
+                emitter.fit(value, value.type.with_lanes(self.lanes)),
+                self.f.const(value.type.with_lanes(self.lanes), 0),
+            )
             emitter.mask = None
         emitter.store(value, self.places[-1], self.nest.store)
 
