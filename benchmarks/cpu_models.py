@@ -1,7 +1,8 @@
 """Claim: fp32 engines on CPUs are faster than ONNX Runtime, and about as fast as OpenVINO or faster.
 
-Every model of the golden cases and the generated networks, batch 1, two threads; each side in a process of its own, in
-alternating blocks of one run. Writes benchmarks/results/cpu_models.json. Run: ./dev bench cpu_models [NAME ...]
+Every model of the golden cases and the generated networks, batch 1, two threads; each side in a process of
+its own, in alternating blocks of one run. Writes benchmarks/results/cpu_models.json. Run: ./dev bench
+cpu_models [NAME ...]
 """
 
 from __future__ import annotations
@@ -89,12 +90,19 @@ def _has_openvino() -> bool:
 
 def environment() -> dict[str, str | int]:
     """Machine, versions and commit."""
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False).stdout.strip()
+    commit = subprocess.run(
+        ["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False
+    ).stdout.strip()
     versions = {p: metadata.version(p) for p in ("numpy", "llvmlite", "onnxruntime")}
     if _has_openvino():
         versions["openvino"] = metadata.version("openvino")
     cores = len(os.sched_getaffinity(0))
-    return {"commit": commit, "python": platform.python_version(), "cpu": str(native_cpu()), "cores": cores} | versions
+    return {
+        "commit": commit,
+        "python": platform.python_version(),
+        "cpu": str(native_cpu()),
+        "cores": cores,
+    } | versions
 
 
 def main() -> None:
@@ -107,7 +115,8 @@ def main() -> None:
             continue
         rows[name] = row = measure(name, path, feed, budget, seconds)
         print(
-            f"{name:28} {row['hagane']['min_us']:10.1f} us  onnxruntime {row.get('ratio_onnxruntime', 0):5.2f}  "
+            f"{name:28} {row['hagane']['min_us']:10.1f} us  "
+            f"onnxruntime {row.get('ratio_onnxruntime', 0):5.2f}  "
             f"openvino {row.get('ratio_openvino', 0):5.2f}  built in {row['build_seconds']} s",
             flush=True,
         )
@@ -116,7 +125,12 @@ def main() -> None:
     print(f"geometric mean of the ratio to onnxruntime: {mean:.3f}, smallest {min(ratios, default=0):.2f}")
     if not names:
         RESULTS.mkdir(exist_ok=True)
-        content = {"environment": environment(), "threads": THREADS, "geometric_mean": round(mean, 3), "models": rows}
+        content = {
+            "environment": environment(),
+            "threads": THREADS,
+            "geometric_mean": round(mean, 3),
+            "models": rows,
+        }
         (RESULTS / "cpu_models.json").write_text(json.dumps(content, indent=2, sort_keys=True) + "\n")
 
 

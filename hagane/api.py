@@ -35,12 +35,12 @@ def build(
 ) -> Engine:
     """Compiles an ONNX model (a path, its bytes, or a ModelProto) for a target.
 
-    target: "native", "cpu", or such as "cpu:x86-64-v4+vnni". shapes: dims of inputs by name, to narrow dynamic ones
-    or to correct a file: ints, names or `hagane.Dim`s. timing_cache: a text file that is read and added to.
-    time_budget: seconds to spend on measuring alternatives; 0 takes the best guesses. verify: "off", "quick" or
-    "full" checks of regions against the reference. fuse=False keeps every op apart, for debugging. pack: "embed"
-    stores packed weights in the file, "on-load" makes them when loading. progress(stage, done, total) may return
-    False to cancel.
+    target: "native", "cpu", or such as "cpu:x86-64-v4+vnni". shapes: dims of inputs by name, to narrow
+    dynamic ones or to correct a file: ints, names or `hagane.Dim`s. timing_cache: a text file that is read
+    and added to. time_budget: seconds to spend on measuring alternatives; 0 takes the best guesses. verify:
+    "off", "quick" or "full" checks of regions against the reference. fuse=False keeps every op apart, for
+    debugging. pack: "embed" stores packed weights in the file, "on-load" makes them when loading.
+    progress(stage, done, total) may return False to cancel.
 
     Raises: ModelError if the model can't be used, BuildError if building fails or is cancelled.
     """
@@ -52,7 +52,9 @@ def build(
             f"building needs {error.name}, which is not installed", next_step="pip install 'hagane[build]'"
         ) from error
     if precision != "fp32":
-        raise BuildError(f"precision={precision!r} is not available on this target", next_step='use precision="fp32"')
+        raise BuildError(
+            f"precision={precision!r} is not available on this target", next_step='use precision="fp32"'
+        )
     options = BuildOptions(
         target=target,
         shapes=dict(shapes or {}),

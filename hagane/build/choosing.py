@@ -13,7 +13,9 @@ from hagane.lower.region_key import region_key
 
 @dataclass
 class Choices:
-    """The choice for each region, by its key: the first tactic's best guess unless something better is known."""
+    """The choice for each region, by its key:
+    the first tactic's best guess unless something better is known.
+    """
 
     target: CpuTarget
     known: dict[str, tuple[Tactic, Params]] = field(default_factory=dict)

@@ -12,7 +12,8 @@ from hagane.passes.choose_layouts import copy_region
 def region_graph(region: Region) -> Graph:
     """A graph of the region alone: plain inputs in0, in1, ..., copies into its layouts, plain outputs.
 
-    Constants stay constants. Each symbol of its shapes gets an input dim_<name>: u8[name], whose length binds it.
+    Constants stay constants. Each symbol of its shapes gets an input dim_<name>: u8[name], whose length binds
+    it.
     """
     graph = Graph("region")
     names: set[str] = set()

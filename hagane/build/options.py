@@ -30,9 +30,13 @@ class BuildOptions:
 
     def __post_init__(self) -> None:
         if self.verify not in VERIFY_LEVELS:
-            raise BuildError(f"verify={self.verify!r} is unknown", next_step=f"use one of {', '.join(VERIFY_LEVELS)}")
+            raise BuildError(
+                f"verify={self.verify!r} is unknown", next_step=f"use one of {', '.join(VERIFY_LEVELS)}"
+            )
         if self.time_budget < 0:
-            raise BuildError(f"time_budget={self.time_budget} is negative", next_step="give seconds, 0 for no tuning")
+            raise BuildError(
+                f"time_budget={self.time_budget} is negative", next_step="give seconds, 0 for no tuning"
+            )
 
 
 def report(options: BuildOptions, stage: str, done: int, total: int) -> None:
@@ -44,5 +48,3 @@ def report(options: BuildOptions, stage: str, done: int, total: int) -> None:
 def num_processes(options: BuildOptions) -> int:
     """Compile processes to use."""
     return max(1, min(options.threads or os.cpu_count() or 1, 16))
-
-

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+
 from hagane.ir.graph import Array, Graph
 from hagane.lower.kernels import KernelLibrary
 from hagane.lower.program import Choose, ProgramWriter

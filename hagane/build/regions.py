@@ -56,7 +56,11 @@ def plan_alone(region: Region, library: KernelLibrary, choose: Choose) -> Alone:
 
 
 def sessions(
-    plans: Sequence[Alone], library: KernelLibrary, compiler: Compiler, weights: Mapping[str, Array], threads: int
+    plans: Sequence[Alone],
+    library: KernelLibrary,
+    compiler: Compiler,
+    weights: Mapping[str, Array],
+    threads: int,
 ) -> Iterator[Session]:
     """A session for each plan, in order; all share one image of compiled kernels."""
     blob = compiler.blob(list(library.kernels.values()))
@@ -71,7 +75,9 @@ def sessions(
         yield Session(image, threads=threads)
 
 
-def sample_dims(region: Region, sizes: Sequence[int] = _SIZES, max_flops: float = 1e8) -> list[dict[str, int]]:
+def sample_dims(
+    region: Region, sizes: Sequence[int] = _SIZES, max_flops: float = 1e8
+) -> list[dict[str, int]]:
     """Values for the region's symbols that make all its extents positive, one for each size that does.
 
     Those of more than max_flops operations come last, the smallest of them first.
@@ -101,7 +107,10 @@ def _positive(extents: set[Expr], dims: Dims) -> bool:
 
 
 def region_feed(alone: Alone, dims: Dims, kind: str, seed: int) -> dict[str, Array]:
-    """Inputs for the region's graph. kind: normal, large, zeros, rows (all alike along axis 0), special (NaN, inf)."""
+    """Inputs for the region's graph.
+
+    kind: normal, large, zeros, rows (all alike along axis 0), special (NaN, inf).
+    """
     rng = np.random.default_rng(seed)
     feed: dict[str, Array] = {}
     for value in alone.graph.inputs:

@@ -15,8 +15,9 @@ def summarise(image: EngineImage) -> str:
 
 
 def _lines(target: str, plan: Plan, image: EngineImage) -> Iterator[str]:
-    weights = sum(w.nbytes for w in image.weights.values())
-    yield f"target {target}: {len(plan.regions)} regions, {len(image.sources)} kernels, {weights / 1e6:.1f} MB of weights"
+    megabytes = sum(w.nbytes for w in image.weights.values()) / 1e6
+    counts = f"{len(plan.regions)} regions, {len(image.sources)} kernels"
+    yield f"target {target}: {counts}, {megabytes:.1f} MB of weights"
     yield f"{'#':>4}  {'kind':<14} {'tactic':<32} {'Mflop':>9} {'KB':>9}  nodes"
     for number, region in enumerate(plan.regions):
         nodes = ", ".join(region.nodes[:3]) + (f" +{len(region.nodes) - 3}" if len(region.nodes) > 3 else "")

@@ -45,7 +45,9 @@ def tune_graph(
     measuring = _Measuring(choices, compiler, weights, threads)
     problems = [p for key, r in unique_regions(graph).items() if (p := measuring.problem(key, r)) is not None]
     seconds = options.time_budget if can_run(choices.target) else 0.0
-    chosen = search(problems, cache, setting, seconds, lambda done, total: report(options, "tune", done, total))
+    chosen = search(
+        problems, cache, setting, seconds, lambda done, total: report(options, "tune", done, total)
+    )
     choices.known.update(chosen)
     if path is not None and options.time_budget > 0:
         cache.write(path)
@@ -60,7 +62,9 @@ def generator_version() -> str:
 class _Measuring:
     """Times candidates of single regions."""
 
-    def __init__(self, choices: Choices, compiler: Compiler, weights: Mapping[str, Array], threads: int) -> None:
+    def __init__(
+        self, choices: Choices, compiler: Compiler, weights: Mapping[str, Array], threads: int
+    ) -> None:
         self.choices, self.compiler, self.weights, self.threads = choices, compiler, weights, threads
 
     def problem(self, key: str, region: Region) -> Problem[Choice] | None:
@@ -81,7 +85,9 @@ class _Measuring:
         weight = float(region_flops(region).evaluate(dims[0]))
         return Problem(key, weight, first, lambda wanted: self._measure(region, dims[0], wanted))
 
-    def _measure(self, region: Region, dims: Mapping[str, int], wanted: Sequence[Choice]) -> list[float | None]:
+    def _measure(
+        self, region: Region, dims: Mapping[str, int], wanted: Sequence[Choice]
+    ) -> list[float | None]:
         library = self.compiler.library()
         plans = [plan_alone(region, library, self._forced(region, choice)) for choice in wanted]
         times: list[float | None] = []

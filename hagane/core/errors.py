@@ -1,7 +1,7 @@
 """The one tree of errors that users see.
 
-Every message says what failed, where in the user's own model, what was tried, and what to do next. `str()` of an
-error is the whole message; the parts stay available as attributes.
+Every message says what failed, where in the user's own model, what was tried, and what to do next. `str()` of
+an error is the whole message; the parts stay available as attributes.
 """
 
 from __future__ import annotations

@@ -196,7 +196,9 @@ def _quotient_of(
 
 
 def _exact_part(a: Expr, d: Expr) -> tuple[Expr, Expr]:
-    """The quotient of the terms that are surely multiples of a constant d by the symbols' divisors; the rest."""
+    """The quotient of the terms that are surely multiples of a constant d by the symbols' divisors;
+    the rest.
+    """
     if not d.is_const:
         return const(0), a
     exact, rest = const(0), []

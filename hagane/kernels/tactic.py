@@ -1,4 +1,6 @@
-"""What a way of computing a region has to say: whether it applies, its parameters, layouts, and the kernels."""
+"""What a way of computing a region has to say:
+whether it applies, its parameters, layouts, and the kernels.
+"""
 
 from __future__ import annotations
 
@@ -55,8 +57,9 @@ Emit = Callable[[Module, str], None]
 
 @dataclass(frozen=True)
 class KernelLaunch:
-    """One kernel: `emit(module, name)` writes the function `void name(ptr args, ptr dims, ptr scratch, i64 tid,
-    i64 nthreads)` into the module. args are 8-byte pointers in the order given here, dims the i64 values.
+    """One kernel: `emit(module, name)` writes the function `void name(ptr args, ptr dims, ptr scratch, i64
+    tid, i64 nthreads)` into the module. args are 8-byte pointers in the order given here, dims the i64
+    values.
 
     slug: a readable part of the kernel's name. serial: thread 0 alone runs it. unmisched: compile with LLVM's
     machine scheduler off.

@@ -6,7 +6,19 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from hagane.plan.model import (
-    Bind, Buffer, Call, Collective, Copy, Fill, Host, If, Launch, Loop, Step, children, count_steps,
+    Bind,
+    Buffer,
+    Call,
+    Collective,
+    Copy,
+    Fill,
+    Host,
+    If,
+    Launch,
+    Loop,
+    Step,
+    children,
+    count_steps,
 )  # fmt: skip
 
 

@@ -13,14 +13,38 @@ from hagane.ir.graph import Graph, Node, Value
 from hagane.ir.layout import num_elements
 from hagane.ir.region import Region
 from hagane.ir.registry import op_def
-from hagane.kernels.tactic import Argument, Input, Lowering, Output, Packed, Params, Tactic, Temporary, describe
+from hagane.kernels.tactic import (
+    Argument,
+    Input,
+    Lowering,
+    Output,
+    Packed,
+    Params,
+    Tactic,
+    Temporary,
+    describe,
+)
 from hagane.lower.cost import region_bytes, region_flops
 from hagane.lower.kernels import KernelLibrary
 from hagane.lower.lifetimes import place_lifetimes
 from hagane.lower.region_key import region_key
 from hagane.passes.recipes import recipe_of
 from hagane.passes.views import is_view
-from hagane.plan.model import Bind, Buffer, Constant, Copy, If, Launch, Loop, Port, Program, Recipe, RegionInfo, Require, Step
+from hagane.plan.model import (
+    Bind,
+    Buffer,
+    Constant,
+    Copy,
+    If,
+    Launch,
+    Loop,
+    Port,
+    Program,
+    Recipe,
+    RegionInfo,
+    Require,
+    Step,
+)
 
 Choose = Callable[[Region], tuple[Tactic, Params]]
 
@@ -40,7 +64,9 @@ class ProgramWriter:
     def write(self, graph: Graph, name: str) -> Program:
         """The program of a graph whose layouts are chosen."""
         inputs = tuple(Port(v.name, v.dtype, v.shape) for v in graph.inputs)
-        outputs = tuple(Port(o, v.dtype, v.shape) for o, v in zip(graph.port_names, graph.outputs, strict=True))
+        outputs = tuple(
+            Port(o, v.dtype, v.shape) for o, v in zip(graph.port_names, graph.outputs, strict=True)
+        )
         for value in graph.inputs:
             self._names[value] = self._buffer(value.name, "input", value)
         copied = self._claim_outputs(graph)
@@ -51,7 +77,9 @@ class ProgramWriter:
         return Program(name, inputs, outputs, (), buffers, tuple(steps))
 
     def _claim_outputs(self, graph: Graph) -> list[tuple[str, Value]]:
-        """Lets regions write into output buffers directly; returns the outputs that must be copied instead."""
+        """Lets regions write into output buffers directly;
+        returns the outputs that must be copied instead.
+        """
         copied: list[tuple[str, Value]] = []
         own = {v for node in graph.nodes for v in node.outputs}
         for port, value in zip(graph.port_names, graph.outputs, strict=True):
@@ -175,7 +203,9 @@ class ProgramWriter:
         trip, cond, *carried = node.inputs
         count = len(carried)
         if len(node.outputs) > count:
-            raise BuildError("a Loop with scan outputs can't run on this target yet", where={"node": str(node.loc)})
+            raise BuildError(
+                "a Loop with scan outputs can't run on this target yet", where={"node": str(node.loc)}
+            )
         steps: list[Step] = []
         index, turn, *state = body.inputs
         for inner, start in zip(state, carried, strict=True):
@@ -187,7 +217,9 @@ class ProgramWriter:
         if trip is not None:
             elements = trip.elements
             if elements is None:
-                raise BuildError("a Loop whose trip count is computed can't run yet", where={"node": str(node.loc)})
+                raise BuildError(
+                    "a Loop whose trip count is computed can't run yet", where={"node": str(node.loc)}
+                )
             trip_count = elements[0]
         inner_steps = self._steps(body)
         again, *results = body.outputs

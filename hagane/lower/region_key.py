@@ -21,7 +21,10 @@ def region_key(region: Region) -> str:
             numbers[value] = f"%{len(numbers)}"
         types = [str(v.type) for v in node.outputs]
         lines.append(f"{node.op} {inputs} {attrs} {types}")
-    lines += [f"{numbers.get(v)} {outer.layout}" for v, outer in zip(region.body.outputs, region.outputs, strict=True)]
+    lines += [
+        f"{numbers.get(v)} {outer.layout}"
+        for v, outer in zip(region.body.outputs, region.outputs, strict=True)
+    ]
     return content_hash("\n".join(lines))
 
 

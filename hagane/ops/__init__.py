@@ -1,4 +1,7 @@
-"""One file per op family: schema, shape inference, NumPy reference, samples, cost. Importing registers them all."""
+"""One file per op family: schema, shape inference, NumPy reference, samples, cost.
+
+Importing registers them all.
+"""
 
 import importlib
 import pkgutil

@@ -68,5 +68,7 @@ def _samples() -> Iterable[Sample]:
 
 
 register(
-    OpDef("matmul", "contraction", _infer, lambda attrs, a, b: np.matmul(a, b), define=_define, samples=_samples)
+    OpDef(
+        "matmul", "contraction", _infer, lambda attrs, a, b: np.matmul(a, b), define=_define, samples=_samples
+    )
 )

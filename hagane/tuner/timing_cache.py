@@ -1,7 +1,7 @@
 """The timing cache: what each candidate took for a region, as text that can be merged and kept.
 
-One record a line: version, region key, target, threads, generator, candidate, microseconds. Lines of other versions and
-lines that can't be read are kept out, never an error: a cache only ever saves time.
+One record a line: version, region key, target, threads, generator, candidate, microseconds. Lines of other
+versions and lines that can't be read are kept out, never an error: a cache only ever saves time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""The generic tactic on every op that has a tensor expression: all samples, static and symbolic, both vector widths."""
+"""The generic tactic on every op that has a tensor expression: all samples, static and symbolic, both vector
+widths.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The real models through the whole path: golden outputs within the numerics of the design, tasks, other sizes."""
+"""The real models through the whole path: golden outputs within the numerics of the design, tasks, other
+sizes.
+"""
 
 from __future__ import annotations
 

@@ -6,7 +6,9 @@ from hagane.core.symbolic import Call, Expr, Sym, const
 
 
 def linear_coefficient(expr: Expr, name: str) -> Expr | None:
-    """The factor c in expr = c * name + rest, rest and c free of the symbol; None if expr isn't linear in it."""
+    """The factor c in expr = c * name + rest, rest and c free of the symbol;
+    None if expr isn't linear in it.
+    """
     coefficient = const(0)
     for monomial, factor in expr.terms:
         rest: list[Sym | Call] = []
@@ -28,7 +30,8 @@ def linear_coefficient(expr: Expr, name: str) -> Expr | None:
 def mentions(expr: Expr, name: str) -> bool:
     """True if the symbol occurs anywhere in the expression."""
     return any(
-        (isinstance(atom, Sym) and atom.name == name) or (isinstance(atom, Call) and mentions_atom(atom, name))
+        (isinstance(atom, Sym) and atom.name == name)
+        or (isinstance(atom, Call) and mentions_atom(atom, name))
         for monomial, _ in expr.terms
         for atom in monomial
     )

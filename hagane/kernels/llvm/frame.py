@@ -53,7 +53,8 @@ class Scope:
         while scope is not None:
             if expr in scope._memo:
                 return scope._memo[expr]
-            if not names.isdisjoint(scope._symbols):  # bound here: what outer scopes remember is about other values
+            # bound here: what outer scopes remember is about other values
+            if not names.isdisjoint(scope._symbols):
                 break
             scope = scope._parent
         value = self._emit(expr)

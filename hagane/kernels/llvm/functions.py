@@ -137,7 +137,7 @@ def _cast(f: Function, value: Value, source: DType, target: DType) -> Value:
     kind = _REGISTER.get(target, target.value.replace("u", "i") if target.is_int else target.value)
     if target is DType.BOOL:
         return value.ne(0) if value.type.kind != "i1" else value
-    if source.is_int and target.is_float or source.is_int and target.is_int:
+    if (source.is_int and target.is_float) or (source.is_int and target.is_int):
         result = f.cast(value, kind, signed=source.is_signed)
     elif target.is_int:
         # through i64, which every narrower type wraps from, as NumPy and ONNX Runtime do

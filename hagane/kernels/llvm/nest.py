@@ -1,4 +1,6 @@
-"""The loops over a region's output: which there are, which can be merged, which one runs over vector lanes."""
+"""The loops over a region's output:
+which there are, which can be merged, which one runs over vector lanes.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,10 @@ TYPICAL_EXTENT = 64  # assumed for symbolic extents when costs are estimated
 
 @dataclass(frozen=True)
 class Loop:
-    """One loop from 0 to extent. lane_block: it is the inner part of a blocked axis, always computed whole."""
+    """One loop from 0 to extent.
+
+    lane_block: it is the inner part of a blocked axis, always computed whole.
+    """
 
     name: str
     extent: Expr
@@ -26,8 +31,8 @@ class Loop:
 class Nest:
     """Loops around one scalar. offsets: element offsets of all loads by id; store: that of the output.
 
-    valid: for a blocked axis whose extent isn't a multiple of the block, the number of lanes that count; the others
-    get zeros.
+    valid: for a blocked axis whose extent isn't a multiple of the block, the number of lanes that count; the
+    others get zeros.
     """
 
     loops: list[Loop]
@@ -147,7 +152,8 @@ def _depends(scalar: Scalar, name: str, offsets: dict[int, Expr], memo: dict[int
         elif isinstance(scalar, Load):
             memo[key] = mentions(offsets[key], name)
         elif isinstance(scalar, Reduce):
-            bound = any(axis.sym.name == name for axis in scalar.axes)  # its own loop, not the one asked about
+            # its own loop, not the one asked about
+            bound = any(axis.sym.name == name for axis in scalar.axes)
             memo[key] = any(mentions(a.extent, name) for a in scalar.axes) or (
                 not bound and _depends(scalar.body, name, offsets, memo)
             )
@@ -157,7 +163,9 @@ def _depends(scalar: Scalar, name: str, offsets: dict[int, Expr], memo: dict[int
 
 
 def choose_vector(nest: Nest, lanes: int) -> str | None:
-    """The loop to run over lanes, by the cheapest estimate; None to vectorise reductions along their rows instead."""
+    """The loop to run over lanes, by the cheapest estimate; None to vectorise reductions along their rows
+    instead.
+    """
     blocks = [loop.name for loop in nest.loops if loop.lane_block and loop.extent == lanes]
     if blocks:
         return blocks[0]
@@ -171,7 +179,9 @@ def choose_vector(nest: Nest, lanes: int) -> str | None:
 
 
 def _access_cost(offset: Expr, name: str, lanes: int) -> float:
-    """Cost of one element's access when `name` runs over lanes: vector loads and broadcasts are shared by the lanes."""
+    """Cost of one element's access when `name` runs over lanes: vector loads and broadcasts are shared by the
+    lanes.
+    """
     stride = linear_coefficient(offset, name)
     return 1 / lanes if stride is not None and (stride == 0 or stride == 1) else 1.0
 
@@ -200,7 +210,11 @@ def _row_cost(nest: Nest, lanes: int) -> float:
             cost += 1.0
             continue
         axis = reduce.axes[-1]
-        waste = -(-axis.extent.value // lanes) * lanes / max(axis.extent.value, 1) if axis.extent.is_const else 1.0
+        waste = (
+            -(-axis.extent.value // lanes) * lanes / max(axis.extent.value, 1)
+            if axis.extent.is_const
+            else 1.0
+        )
         per_element = _access_cost(nest.offsets[id(load)], axis.sym.name, lanes)
         cost += trips * (min(1.0, per_element * waste) if vectorises(nest, reduce) else 1.0)
     return cost
@@ -222,7 +236,9 @@ def _loads(scalar: Scalar) -> list[Load]:
 
 
 def vectorises(nest: Nest, reduce: Reduce) -> bool:
-    """True if the reduction's last axis can run over lanes with some contiguous load, and has enough trips."""
+    """True if the reduction's last axis can run over lanes with some contiguous load,
+    and has enough trips.
+    """
     if reduce.op.startswith("arg"):
         return False
     axis = reduce.axes[-1]

@@ -63,7 +63,9 @@ def combine(f: Function, reduce: Reduce, a: Value, b: Value) -> Value:
 
 @contextmanager
 def axis_loops(emitter: ScalarEmitter, axes: tuple[Axis, ...]) -> Iterator[None]:
-    """Nested serial loops over axes, each bound in the emitter's scope; whatever is emitted inside stays inside."""
+    """Nested serial loops over axes, each bound in the emitter's scope; whatever is emitted inside stays
+    inside.
+    """
     with ExitStack() as stack:
         for axis in axes:
             stack.enter_context(emitter.layer())
@@ -101,7 +103,11 @@ def _emit_arg(emitter: ScalarEmitter, reduce: Reduce) -> Value:
         better = f.compare(name, value, best.value, signed=signed) | place.value.lt(0)
         if kind.is_float:
             old_nan = f.is_nan(best.value)
-            better = (better | f.is_nan(value)) & ~(old_nan & place.value.ge(0)) if not last else better | f.is_nan(value)
+            better = (
+                (better | f.is_nan(value)) & ~(old_nan & place.value.ge(0))
+                if not last
+                else better | f.is_nan(value)
+            )
         index = emitter.fit(emitter.scope.lookup(axis.sym.name), index_kind)
         best.set(f.select(better, value, best.value))
         place.set(f.select(better, index, place.value))
@@ -131,7 +137,13 @@ def emit_row_reduce(emitter: ScalarEmitter, reduce: Reduce, lanes: int) -> Value
 
 
 def _accumulate(
-    emitter: ScalarEmitter, reduce: Reduce, axis: Axis, base: Value, lanes: int, total: Var, mask: Value | None
+    emitter: ScalarEmitter,
+    reduce: Reduce,
+    axis: Axis,
+    base: Value,
+    lanes: int,
+    total: Var,
+    mask: Value | None,
 ) -> None:
     f = emitter.f
     scope = emitter.scope.child()

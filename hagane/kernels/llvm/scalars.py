@@ -1,8 +1,8 @@
 """Writes tensor expressions as kernel code: scalars, or vectors along one symbol.
 
-In vector mode a symbol runs over the lanes. An index that doesn't follow it is a scalar load, one that follows it with
-stride 1 a vector load, any other a gather. f16 and bf16 are computed in f32 and rounded when stored or cast; booleans
-are i1 in registers and bytes in memory.
+In vector mode a symbol runs over the lanes. An index that doesn't follow it is a scalar load, one that
+follows it with stride 1 a vector load, any other a gather. f16 and bf16 are computed in f32 and rounded when
+stored or cast; booleans are i1 in registers and bytes in memory.
 """
 
 from __future__ import annotations
@@ -35,7 +35,10 @@ _MEMORY = {DType.F16: "f16", DType.BF16: "bf16"}
 
 
 def compute_type(dtype: DType, lanes: int = 1) -> Type:
-    """The register type in which values of a dtype are computed. Raises: InternalError for types without kernels."""
+    """The register type in which values of a dtype are computed.
+
+    Raises: InternalError for types without kernels.
+    """
     kind = _COMPUTE.get(dtype)
     if kind is None:
         raise InternalError(f"no CPU kernels compute on {dtype}")
@@ -62,9 +65,9 @@ class Place:
 class ScalarEmitter:
     """Emits scalars in one function.
 
-    vector: name of the symbol that runs over `lanes` lanes, starting at the scope's value of it; None for scalar
-    code. mask: lanes that count (i1 vector); loads touch no memory for the others. acc: the value of `Acc` leaves.
-    offsets: element offsets of loads, by id, that replace those from their index.
+    vector: name of the symbol that runs over `lanes` lanes, starting at the scope's value of it; None for
+    scalar code. mask: lanes that count (i1 vector); loads touch no memory for the others. acc: the value of
+    `Acc` leaves. offsets: element offsets of loads, by id, that replace those from their index.
     """
 
     def __init__(
@@ -273,7 +276,9 @@ class ScalarEmitter:
                 return self._expr_varies(expr)
             case Load():
                 offset = self.offsets.get(id(scalar))
-                return self._expr_varies(offset if offset is not None else self.operands[scalar.operand].offset(scalar.index))
+                return self._expr_varies(
+                    offset if offset is not None else self.operands[scalar.operand].offset(scalar.index)
+                )
             case LetIndex(name=name, value=value, body=body):
                 if self.varies(value):
                     self._lane_symbols.add(name)
@@ -299,5 +304,7 @@ def touches_memory(scalar: Scalar, seen: dict[int, bool] | None = None) -> bool:
     seen = {} if seen is None else seen
     if id(scalar) not in seen:
         seen[id(scalar)] = False
-        seen[id(scalar)] = isinstance(scalar, (Load, Reduce)) or any(touches_memory(c, seen) for c in children(scalar))
+        seen[id(scalar)] = isinstance(scalar, (Load, Reduce)) or any(
+            touches_memory(c, seen) for c in children(scalar)
+        )
     return seen[id(scalar)]

@@ -1,4 +1,5 @@
-"""The one-dimensional transforms of Winograd convolution F(4, 3), with interpolation points 0, 1, -1, 2, -2, inf.
+"""The one-dimensional transforms of Winograd convolution F(4, 3), with interpolation points 0, 1, -1, 2, -2,
+inf.
 
 Source: Lavin and Gray, Fast Algorithms for Convolutional Neural Networks, 2015.
 """
