@@ -35,7 +35,7 @@ class InputDims:
     def fresh_symbol(self, hint: str, limit: Expr | None = None, signed: bool = False) -> Expr:
         """A new symbol whose value is found at run time; limit is the largest value that it can have."""
         name = self.names.fresh(hint)
-        symbol = sym(name, -(2**62) if signed else 0, None, bound=None if limit is None else limit + 1)
+        symbol = sym(name, -(2**61) if signed else 0, None, bound=None if limit is None else limit + 1)
         self.symbols[name] = symbol
         return symbol
 
