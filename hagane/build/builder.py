@@ -14,6 +14,7 @@ from hagane.build.options import BuildOptions, report
 from hagane.build.plan import all_weights, needed_weights, write_plan
 from hagane.build.tune import tune_graph
 from hagane.build.verify import verify_graph
+from hagane.codegen.llvm.pool import CompilePool
 from hagane.core.targets import CpuTarget, can_run, parse_target
 from hagane.engine.image import EngineImage
 from hagane.frontends.onnx import load_onnx
@@ -41,14 +42,22 @@ def build_engine(
     return build_graph(graph, options, after_pass)
 
 
-def build_graph(graph: Graph, options: BuildOptions, after_pass: AfterPass | None = None) -> Engine:
-    """An engine from a graph, which is rewritten in the course. Raises: BuildError."""
+def build_graph(
+    graph: Graph,
+    options: BuildOptions,
+    after_pass: AfterPass | None = None,
+    pool: CompilePool | None = None,
+) -> Engine:
+    """An engine from a graph, which is rewritten in the course.
+
+    pool: compile processes to use, for many builds in a row. Raises: BuildError.
+    """
     target = parse_target(options.target)
     graph.output_names = graph.port_names
     portable = print_graph(graph)
     weights = {v.name: v.data for v in graph.constants() if v.data is not None}
     run_passes(graph, build_pipeline(CpuModel(target), fuse=options.fuse), after_pass)
-    compiler = Compiler(target, options)
+    compiler = Compiler(target, options, pool)
     try:
         return _generate(graph, target, options, compiler, portable, weights)
     finally:

@@ -15,15 +15,19 @@ from hagane.plan import abi
 class Compiler:
     """Compiles kernels in child processes; keeps every object for the life of a build."""
 
-    def __init__(self, target: CpuTarget, options: BuildOptions) -> None:
+    def __init__(self, target: CpuTarget, options: BuildOptions, pool: CompilePool | None = None) -> None:
+        """pool: child processes to use, which stay the caller's; by default own ones."""
         self.target = target
         self._options = options
-        self._pool = CompilePool(num_processes(options))
+        self._owns_pool = pool is None
+        self._pool = pool or CompilePool(num_processes(options))
         self._objects: dict[str, bytes] = {}
         self._emitted: dict[str, Kernel] = {}
 
     def close(self) -> None:
-        self._pool.close()
+        """Ends the child processes, if they are its own."""
+        if self._owns_pool:
+            self._pool.close()
 
     def library(self) -> KernelLibrary:
         """An empty library of kernels that shares with the others of the build what was emitted."""
@@ -34,7 +38,8 @@ class Compiler:
         new = {k.name: k for k in kernels if k.name not in self._objects}
         ordered = sorted(new.values(), key=lambda k: -len(k.source))
         futures = [
-            (k.name, self._pool.submit(k.source, self.target, CompileOptions(misched=k.misched))) for k in ordered
+            (k.name, self._pool.submit(k.source, self.target, CompileOptions(misched=k.misched)))
+            for k in ordered
         ]
         for done, (name, future) in enumerate(futures):
             report(self._options, "compile", done, len(futures))

@@ -1,7 +1,7 @@
 """collective: an operation over all ranks along a named axis of the device mesh.
 
-Each rank runs the same graph. collective(x) {kind, axis, size, dim}: `axis` names the mesh axis, `size` is its
-number of ranks, `dim` the tensor axis that all_gather joins and reduce_scatter_sum splits. It has no
+Each rank runs the same graph. collective(x) {kind, axis, size, dim}: `axis` names the mesh axis, `size` is
+its number of ranks, `dim` the tensor axis that all_gather joins and reduce_scatter_sum splits. It has no
 kernel yet.
 """
 
