@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from hagane.core.errors import RunError
+from hagane.debug.feeds import default_dims, make_feed
 from hagane.ir.graph import Array, Graph, Value
 
 TOLERANCE = 2.0**-16
@@ -69,6 +70,29 @@ def reference_outputs(
     session = ort.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
     names = [o.name for o in session.get_outputs()]
     return dict(zip(names, session.run(names, dict(feed)), strict=True))
+
+
+def compare_model(
+    model: str | Path,
+    feed: Mapping[str, Any] | None = None,
+    *,
+    against: str = "reference",
+    per_node: bool = False,
+    batch: int = 1,
+) -> list[Difference]:
+    """Builds a model and compares its outputs, or every node's, with a reference on given or made-up inputs.
+
+    against: "reference" or "onnxruntime"; nodes are always compared with the interpreter.
+    Raises: ModelError, BuildError.
+    """
+    import hagane
+
+    with hagane.load(hagane.build(model)) as session:
+        if feed is None:
+            feed = make_feed(session.inputs, default_dims(session.inputs, session.symbols, None, batch))
+        if per_node:
+            return compare_nodes(model, feed)
+        return compare_outputs(session.run(feed), reference_outputs(model, feed, against))
 
 
 def compare_nodes(model: str | Path, feed: Mapping[str, Any]) -> list[Difference]:

@@ -5,7 +5,7 @@ import pytest
 
 from hagane.core.dtypes import DType
 from hagane.core.errors import ModelError, RunError
-from hagane.debug.compare import compare_nodes, difference, reference_outputs
+from hagane.debug.compare import compare_model, compare_nodes, difference, reference_outputs
 from hagane.debug.duel import Times, duel
 from hagane.debug.feeds import default_dims, make_feed, within
 from hagane.plan.model import Symbol
@@ -44,6 +44,11 @@ def test_nodes_agree_with_the_interpreter(model: Path):
     found = compare_nodes(model, {"x": np.ones((2, 4), np.float32)})
     assert all(d.ok for d in found)
     assert {d.where for d in found} == {"/fc/Gemm (Gemm) in dense.onnx", "/fc/Relu (Relu) in dense.onnx"}
+
+
+def test_a_whole_model(model: Path):
+    assert [(d.name, d.ok) for d in compare_model(model, batch=3)] == [("y", True)]
+    assert len(compare_model(model, {"x": np.ones((1, 4), np.float32)}, per_node=True)) == 3
 
 
 def test_both_references_agree(model: Path):
