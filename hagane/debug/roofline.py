@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-MATRIX_SIDE = 512
+MATRIX_SIDE = 512  # NumPy multiplies such matrices with all cores,
+SMALL_SIDE = 64  # and such ones with one, which is steadier where other work disturbs
 COPY_BYTES = 64 << 20  # larger than the caches of most CPUs
 CACHED_BYTES = 1 << 20  # less than the second-level cache of the CPUs that kernels are tuned on
-REPEATS = 4
 
 
 @dataclass(frozen=True)
@@ -35,17 +35,21 @@ class Roofline:
 
 
 def measure_roofline(threads: int) -> Roofline:
-    """Takes about 0.1 s. NumPy multiplies with all cores and copies with one: figures are scaled."""
-    rng = np.random.default_rng(0)
-    a, b = (rng.standard_normal((MATRIX_SIDE, MATRIX_SIDE)).astype(np.float32) for _ in range(2))
-    product = np.empty_like(a)
+    """Takes about 0.1 s. What all cores, or one, reach is scaled to the number of threads."""
     cores = len(os.sched_getaffinity(0))
-    gflops = 2 * MATRIX_SIDE**3 / _least_ns(lambda: np.matmul(a, b, out=product), 5 * REPEATS)
+    share = min(1.0, threads / cores)
     return Roofline(
-        gflops * min(1.0, threads / cores),
-        _copy_gbytes(COPY_BYTES, REPEATS),
-        _copy_gbytes(CACHED_BYTES // 4, 25 * REPEATS) * threads,
+        max(_product_gflops(MATRIX_SIDE, 20) * share, _product_gflops(SMALL_SIDE, 500) * share * cores),
+        _copy_gbytes(COPY_BYTES, 4),
+        _copy_gbytes(CACHED_BYTES // 4, 100) * threads,
     )
+
+
+def _product_gflops(side: int, repeats: int) -> float:
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal((side, side)).astype(np.float32) for _ in range(2))
+    product = np.empty_like(a)
+    return 2 * side**3 / _least_ns(lambda: np.matmul(a, b, out=product), repeats)
 
 
 def _copy_gbytes(size: int, repeats: int) -> float:
