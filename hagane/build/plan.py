@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from hagane.core.symbolic import Expr
 from hagane.ir.graph import Array, Graph
 from hagane.lower.kernels import KernelLibrary
 from hagane.lower.program import Choose, ProgramWriter
@@ -25,9 +26,23 @@ def write_plan(graph: Graph, library: KernelLibrary, choose: Choose) -> Plan:
 
 
 def _symbols(graph: Graph) -> tuple[Symbol, ...]:
-    values = [*graph.inputs, *graph.outputs, *(v for node in graph.walk() for v in node.outputs)]
-    found = {s.name: s for v in values for d in v.shape for s in d.symbols()}
-    return tuple(Symbol(s.name, s.lo, s.hi, s.multiple) for _, s in sorted(found.items()))
+    """All symbols in shapes and attributes; those that the model computes are bare names in bind_symbols."""
+    values = [*graph.inputs, *graph.outputs]
+    found: dict[str, Symbol] = {}
+    for node in graph.walk():
+        values += node.outputs
+        if node.op == "bind_symbols":
+            found |= {name: Symbol(name) for name in node.attrs["names"]}
+    attributes = [a for node in graph.walk() for a in node.attrs.values()]
+    exprs = [d for v in values for d in v.shape] + [e for a in attributes for e in _exprs(a)]
+    found |= {s.name: Symbol(s.name, s.lo, s.hi, s.multiple) for e in exprs for s in e.symbols()}
+    return tuple(found[name] for name in sorted(found))
+
+
+def _exprs(attribute: object) -> list[Expr]:
+    if isinstance(attribute, Expr):
+        return [attribute]
+    return [e for part in attribute for e in _exprs(part)] if isinstance(attribute, tuple) else []
 
 
 def all_weights(graph: Graph, original: Mapping[str, Array]) -> dict[str, Array]:

@@ -84,7 +84,8 @@ def _read(value: Value, values: dict[Value, Array]) -> Array:
 def concrete(attribute: Any, dims: Mapping[str, int]) -> Any:
     """An attribute with all expressions evaluated."""
     if isinstance(attribute, Expr):
-        return attribute.evaluate(dims)
+        bound = all(s.name in dims for s in attribute.symbols())
+        return attribute.evaluate(dims) if bound else None  # a nonzero's count is known after it has run
     if isinstance(attribute, tuple):
         return tuple(concrete(a, dims) for a in attribute)
     return attribute
@@ -104,7 +105,7 @@ def _run_nodes(graph: Graph, values: dict[Value, Array], dims: dict[str, int], w
                 where={"node": str(node.loc), "inputs": shown},
             ) from error
         for value, array in zip(node.outputs, outputs, strict=True):
-            values[value] = np.asarray(array)
+            values[value] = np.asarray(array, np.float64 if value.dtype.is_float else None)
             _bind_runtime_dims(value, values[value].shape, dims)
             if watch is not None:
                 watch(value, values[value])

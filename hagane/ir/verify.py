@@ -96,9 +96,6 @@ class _Verifier:
                 self._name(value)
             elif value is not None and value not in self._defined:
                 raise _fault(f"%{value.name} is used before it is defined", node)
-        for attribute in node.attrs.values():
-            items = attribute if isinstance(attribute, tuple) else (attribute,)
-            self._known(tuple(i for i in items if isinstance(i, Expr)), f"an attribute of {node}", node)
         for inner in node.graphs.values():
             before = set(self._symbols)
             self.graph(inner)
@@ -113,6 +110,9 @@ class _Verifier:
             self._symbols.update(s.name for d in value.shape if (s := d.as_sym) is not None)
         for value in node.outputs:
             self._known(value.shape, f"%{value.name}", node)
+        for attribute in node.attrs.values():  # after the outputs, which may bind symbols: a nonzero's count
+            items = attribute if isinstance(attribute, tuple) else (attribute,)
+            self._known(tuple(i for i in items if isinstance(i, Expr)), f"an attribute of {node}", node)
         if not is_op(node.op):
             if self._types:
                 raise _fault(f"unknown op {node.op!r}", node)

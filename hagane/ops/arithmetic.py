@@ -140,6 +140,8 @@ def _where_elements(node: Node) -> tuple[Expr, ...] | None:
     cond, a, b = (node.input(k).elements for k in range(3))
     if cond is None or a is None or b is None or not all(c.is_const for c in cond):
         return None
+    if 0 in (len(cond), len(a), len(b)):
+        return None
     length = max(len(cond), len(a), len(b))
     picked = [(cond[i % len(cond)], a[i % len(a)], b[i % len(b)]) for i in range(length)]
     return tuple(x if c != 0 else y for c, x, y in picked)

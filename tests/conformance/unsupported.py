@@ -50,14 +50,7 @@ NAMES: dict[str, str] = {
 # Cases that wait for a fix elsewhere; they pass as soon as it is there.
 SYMBOL = "the verifier doesn't take a symbol that the node itself binds"
 CAST = "the interpreter keeps the result of a cast to bf16 in that type"
-PENDING: dict[str, str] = {
-    "test_nonmaxsuppression": SYMBOL,
-    "test_compress": SYMBOL,
-    "test_nonzero": SYMBOL,
-    "test_unique": SYMBOL,
-    "test_attention_4d_causal_bf16_expanded": CAST,
-    "test_attention_3d_causal_bf16_expanded": CAST,
-}
+PENDING: dict[str, str] = {}
 
 
 def why_pending(case: Case) -> str | None:
