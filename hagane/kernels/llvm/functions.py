@@ -24,6 +24,10 @@ def apply_function(f: Function, name: str, scalar: Fn, args: Sequence[Value]) ->
         if source is DType.BOOL:
             values = [f.cast(v, "i8", signed=False) for v in values]
         return f.compare(name, values[0], values[1], signed=signed)
+    if name == "shift_right" and source.is_signed:
+        return _shift_right_signed(f, *values)
+    if name == "pow" and source.is_float and scalar.args[1].dtype.is_int:
+        values[1] = f.cast(values[1], values[0].type.kind, signed=scalar.args[1].dtype.is_signed)
     if name in _BITWISE:
         return _BITWISE[name](f, *values)
     if not source.is_float:
@@ -60,6 +64,12 @@ _BITWISE: dict[str, Callable[..., Value]] = {
 def _shift(f: Function, shifted: Value, count: Value) -> Value:
     """Shifts by the width or more give 0, which LLVM leaves open."""
     return f.select(count.ult(count.type.bits), shifted, f.const(shifted.type, 0))
+
+
+def _shift_right_signed(f: Function, value: Value, count: Value) -> Value:
+    """Copies the sign in; shifts by the width or more leave nothing but the sign."""
+    top = f.const(count.type, count.type.bits - 1)
+    return value.ashr(f.select(count.ult(count.type.bits), count, top))
 
 
 _FLOATS: dict[str, Callable[..., Value]] = {

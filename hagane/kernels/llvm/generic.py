@@ -17,7 +17,7 @@ from hagane.core.symbolic import Expr, product
 from hagane.core.targets import CpuTarget
 from hagane.ir.region import Region
 from hagane.ir.scalar import Guard, IndexValue, LetIndex, Lit, Reduce, Scalar, children
-from hagane.kernels.llvm.frame import Frame, dim_symbols
+from hagane.kernels.llvm.frame import Frame, region_symbols
 from hagane.kernels.llvm.halo import zero_halo
 from hagane.kernels.llvm.nest import Loop, Nest, build_nest, choose_vector, vectorises
 from hagane.kernels.llvm.reducing import emit_reduce, emit_row_reduce
@@ -65,7 +65,7 @@ class Generic:
         return Lowering(tuple(self._launch(region, target, k) for k in full))
 
     def _launch(self, region: Region, target: CpuTarget, output: int) -> KernelLaunch:
-        dims = dim_symbols([*region.operands, region.outputs[output]])
+        dims = region_symbols(region)
         nest = build_nest(region, output)
         args: tuple[Argument, ...] = (*(Input(k) for k in range(len(region.operands))), Output(output))
 

@@ -12,6 +12,8 @@ from hagane.ir.scalar import Axis, IndexValue, Load, Reduce, Scalar, children
 from hagane.kernels.llvm.affine import mentions
 from hagane.kernels.llvm.scalars import ScalarEmitter, compute_type
 
+PIECE_BLOCKS = 32  # blocks of four vectors that are summed before they join the rest of a row
+
 
 def identity(reduce: Reduce) -> float | int | bool:
     """The value that leaves the reduction's result alone."""
@@ -80,9 +82,17 @@ def emit_reduce(emitter: ScalarEmitter, reduce: Reduce) -> Value:
     if reduce.op.startswith("arg"):
         return _emit_arg(emitter, reduce)
     kind = compute_type(reduce.dtype, emitter.lanes if emitter.varies(reduce.body) else 1)
+    return _emit_nested(emitter, reduce, reduce.axes, kind)
+
+
+def _emit_nested(emitter: ScalarEmitter, reduce: Reduce, axes: tuple[Axis, ...], kind: Type) -> Value:
+    """One accumulator a loop: rows are summed by themselves first, so that fewer terms meet a large sum."""
     total = Var(emitter.f, kind, emitter.f.const(kind, identity(reduce)))
-    with axis_loops(emitter, reduce.axes):
-        value = emitter.fit(emitter.emit(reduce.body), kind)
+    with axis_loops(emitter, axes[:1]):
+        if len(axes) > 1:
+            value = _emit_nested(emitter, reduce, axes[1:], kind)
+        else:
+            value = emitter.fit(emitter.emit(reduce.body), kind)
         total.set(combine(emitter.f, reduce, total.value, value))
     return total.value
 
@@ -115,25 +125,32 @@ def _emit_arg(emitter: ScalarEmitter, reduce: Reduce) -> Value:
 
 
 def emit_row_reduce(emitter: ScalarEmitter, reduce: Reduce, lanes: int) -> Value:
-    """A reduction to one number with its last axis over lanes, four vectors at a time."""
+    """A reduction to one number with its last axis over lanes, four vectors at a time.
+
+    Rows, and pieces of long rows, are summed by themselves first: fewer terms meet a large sum, so less is lost.
+    """
     f = emitter.f
     *outer, inner = reduce.axes
     kind = compute_type(reduce.dtype, lanes)
-    totals = [Var(f, kind, f.const(kind, identity(reduce))) for _ in range(4)]
+    total = Var(f, kind, f.const(kind, identity(reduce)))
     with axis_loops(emitter, tuple(outer)):
         extent = emitter.scope.expr(inner.extent)
-        whole, block = extent // lanes * lanes, 4 * lanes
-        unrolled = extent // block * block
-        with f.loop(0, unrolled, block) as base:
-            for k, total in enumerate(totals):
-                _accumulate(emitter, reduce, inner, base + k * lanes, lanes, total, None)
+        block = 4 * lanes
+        whole, unrolled = extent // lanes * lanes, extent // block * block
+        with f.loop(0, unrolled, PIECE_BLOCKS * block) as start:
+            parts = [Var(f, kind, f.const(kind, identity(reduce))) for _ in range(4)]
+            with f.loop(start, f.imin(start + PIECE_BLOCKS * block, unrolled), block) as base:
+                for k, part in enumerate(parts):
+                    _accumulate(emitter, reduce, inner, base + k * lanes, lanes, part, None)
+            pairs = [combine(f, reduce, parts[k].value, parts[k + 2].value) for k in range(2)]
+            total.set(combine(f, reduce, total.value, combine(f, reduce, pairs[0], pairs[1])))
+        rest = Var(f, kind, f.const(kind, identity(reduce)))
         with f.loop(unrolled, whole, lanes) as base:
-            _accumulate(emitter, reduce, inner, base, lanes, totals[0], None)
+            _accumulate(emitter, reduce, inner, base, lanes, rest, None)
         with f.if_(whole.lt(extent)):
-            _accumulate(emitter, reduce, inner, whole, lanes, totals[1], f.mask_below(extent - whole, lanes))
-    pair = [combine(f, reduce, totals[k].value, totals[k + 2].value) for k in range(2)]
-    vector = combine(f, reduce, pair[0], pair[1])
-    return f.reduce(vector, lambda a, b: combine(f, reduce, a, b))
+            _accumulate(emitter, reduce, inner, whole, lanes, rest, f.mask_below(extent - whole, lanes))
+        total.set(combine(f, reduce, total.value, rest.value))
+    return f.reduce(total.value, lambda x, y: combine(f, reduce, x, y))
 
 
 def _accumulate(
