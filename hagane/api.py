@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from hagane.build.engine import Engine
     from hagane.build.options import Progress
+    from hagane.debug.compare import Difference
     from hagane.runtime.session import Session
 
 Source = "str | os.PathLike[str] | bytes | ModelProto"
@@ -91,6 +92,22 @@ def load(
             raise ModelError(f"there is no file {path}", next_step="check the path")
         image = _open(path, cache_dir)
     return Session(image, threads=threads, affinity=affinity, memory_limit=memory_limit)
+
+
+def compare(
+    model: str | os.PathLike[str],
+    feed: Mapping[str, Any] | None = None,
+    *,
+    against: str = "reference",
+    per_node: bool = False,
+) -> list[Difference]:
+    """Builds a model and compares its outputs, or every node's, with the interpreter or ONNX Runtime.
+
+    feed: inputs by name; made up if not given. Raises: ModelError, BuildError.
+    """
+    from hagane.debug.compare import compare_model
+
+    return compare_model(Path(model), feed, against=against, per_node=per_node)
 
 
 def _open(path: Path, cache_dir: str | os.PathLike[str] | None) -> Any:

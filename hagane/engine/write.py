@@ -127,10 +127,11 @@ class _Writer:
     def _align(self, multiple: int) -> None:
         self._append(bytes(-self._at % multiple))
 
-    def _section(self, kind: str, target: str, data: bytes, raw_size: int = 0) -> None:
+    def _section(self, kind: str, target: str, data: bytes, raw_size: int | None = None) -> None:
         self._align(SECTION_ALIGN)
         digest = hashlib.sha256(data).hexdigest()
-        self._sections.append(Section(kind, target, self._at, len(data), raw_size or len(data), digest))
+        size = len(data) if raw_size is None else raw_size
+        self._sections.append(Section(kind, target, self._at, len(data), size, digest))
         self._append(data)
 
     def _compressed(self, kind: str, text: str) -> None:

@@ -52,6 +52,45 @@ SYMBOL = "the verifier doesn't take a symbol that the node itself binds"
 CAST = "the interpreter keeps the result of a cast to bf16 in that type"
 PENDING: dict[str, str] = {}
 
+# What the interpreter does and engines don't yet, by the start of the case's name.
+NARROW = "no CPU kernel computes on 4-bit and 8-bit floats or 4-bit integers yet"
+SCANNED = "loops that collect results can't be lowered yet"
+RECURRENT = "recurrent layers need constant weights in f32"
+COUNTED = "regions whose extent depends on data are not bound before their kernel"
+SPECTRAL = "sums in f32 leave about 1e-5 where the exact result is zero"
+PENDING_COMPILED: dict[str, str] = {
+    "test_dequantizelinear_e": NARROW,
+    "test_dequantizelinear_f": NARROW,
+    "test_dequantizelinear_int4": NARROW,
+    "test_dequantizelinear_uint4": NARROW,
+    "test_quantizelinear_e": NARROW,
+    "test_quantizelinear_f": NARROW,
+    "test_quantizelinear_int4": NARROW,
+    "test_quantizelinear_uint4": NARROW,
+    "test_linear_attention": SCANNED,
+    "test_loop11": SCANNED,
+    "test_scan9": SCANNED,
+    "test_range": SCANNED,
+    "test_gru": RECURRENT,
+    "test_lstm": RECURRENT,
+    "test_rnn": RECURRENT,
+    "test_simple_rnn": RECURRENT,
+    "test_compress": COUNTED,
+    "test_nonmaxsuppression": COUNTED,
+    "test_nonzero": COUNTED,
+    "test_unique": COUNTED,
+    "test_dft": SPECTRAL,
+    "test_stft": SPECTRAL,
+}
+_NARROW_TYPES = ("FLOAT8", "FLOAT4", "INT4")  # of casts; INT4 stands for UINT4 too
+
+
+def why_pending_compiled(case: Case) -> str | None:
+    """The reason why a case may fail in an engine for now, or None."""
+    if case.name.startswith("test_cast") and any(t in case.name for t in _NARROW_TYPES):
+        return NARROW
+    return next((reason for name, reason in PENDING_COMPILED.items() if case.name.startswith(name)), None)
+
 
 def why_pending(case: Case) -> str | None:
     """The reason why a case may fail for now, or None."""

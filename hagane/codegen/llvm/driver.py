@@ -31,7 +31,15 @@ class DriverTarget(Protocol):
 def driver_ir(target: DriverTarget) -> str:
     """The driver's module for a target: it defines the two entry points and imports from libc only."""
     declarations, pause = _pause(target.arch)
-    parts = [_DECLARATIONS + declarations, _wake(), _barrier(pause), _execute(pause), _run(), _worker(pause)]
+    parts = [
+        _DECLARATIONS + declarations,
+        _wake(),
+        _barrier(pause),
+        _execute(pause),
+        _flushing(target.arch),
+        _run(),
+        _worker(pause),
+    ]
     return "\n".join(parts)
 
 
@@ -334,6 +342,36 @@ step:
 """
 
 
+# bits 15 and 6 of MXCSR: results, and operands, below the smallest normal number count as zero
+_FLUSH_DENORMALS = 1 << 15 | 1 << 6
+
+
+def _flushing(arch: str) -> str:
+    """Runs a job with denormals flushed to zero where the processor can, and restores the caller's mode.
+
+    Tails of GELU and sigmoid are full of denormals, and arithmetic on one takes over a hundred cycles on
+    x86: they took four fifths of the time of a text detector.
+    """
+    enter = leave = declarations = ""
+    if arch.startswith("x86"):
+        declarations = "declare void @llvm.x86.sse.stmxcsr(ptr)\ndeclare void @llvm.x86.sse.ldmxcsr(ptr)\n"
+        enter = f"""  %saved = alloca i32, align 4
+  %mode = alloca i32, align 4
+  call void @llvm.x86.sse.stmxcsr(ptr %saved)
+  %old = load i32, ptr %saved, align 4
+  %new = or i32 %old, {_FLUSH_DENORMALS}
+  store i32 %new, ptr %mode, align 4
+  call void @llvm.x86.sse.ldmxcsr(ptr %mode)
+"""
+        leave = "  call void @llvm.x86.sse.ldmxcsr(ptr %saved)\n"
+    return f"""{declarations}
+define internal void @hagane_execute_flushing(ptr %pool, ptr %job, i64 %tid, i64 %nth) noinline {{
+{enter}  call void @hagane_execute(ptr %pool, ptr %job, i64 %tid, i64 %nth)
+{leave}  ret void
+}}
+"""
+
+
 def _run() -> str:
     """Publishes the job to the workers and runs it as thread 0."""
     return f"""
@@ -372,7 +410,7 @@ awake:
   br i1 %stop, label %done, label %execute
 execute:
   %n = phi i64 [ 1, %start ], [ %threads, %awake ]
-  call void @hagane_execute(ptr %pool, ptr %job, i64 0, i64 %n)
+  call void @hagane_execute_flushing(ptr %pool, ptr %job, i64 0, i64 %n)
   br label %done
 done:
   ret void
@@ -434,7 +472,7 @@ news:
 work:
   %jobbits = load atomic i64, ptr %jobp monotonic, align 8
   %job = inttoptr i64 %jobbits to ptr
-  call void @hagane_execute(ptr %pool, ptr %job, i64 %tid, i64 %nth)
+  call void @hagane_execute_flushing(ptr %pool, ptr %job, i64 %tid, i64 %nth)
   br label %idle
 end:
   ret void

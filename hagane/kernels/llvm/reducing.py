@@ -127,7 +127,7 @@ def _emit_arg(emitter: ScalarEmitter, reduce: Reduce) -> Value:
 def emit_row_reduce(emitter: ScalarEmitter, reduce: Reduce, lanes: int) -> Value:
     """A reduction to one number with its last axis over lanes, four vectors at a time.
 
-    Rows, and pieces of long rows, are summed by themselves first: fewer terms meet a large sum, so less is lost.
+    Rows, and pieces of long rows, are summed by themselves first: few terms meet a large sum.
     """
     f = emitter.f
     *outer, inner = reduce.axes
