@@ -25,6 +25,7 @@ CASES = [
     Conv(2, 3, (9, 40), 5, (3, 3), epilogue=ALL),
     Conv(1, 7, (21, 33), 4, (3, 39), begin=(1, 19)),
     Conv(1, 1, (1000,), 1, (64,), strides=(2,), begin=(0,), epilogue=()),
+    Conv(1, 1, (300,), 2, (75,)),
     Conv(2, 2, (150,), 3, (7,), strides=(3,), begin=(4,), end=(9,), dilations=(2,)),
     Conv(1, 19, (17, 62), 5, (5, 2), strides=(2, 2), begin=(3, 1), end=(0, 2), epilogue=ALL),
     Conv(1, 4, (6, 31), 2, (2, 3), strides=(1, 4), begin=(-1, -2), end=(2, -1)),

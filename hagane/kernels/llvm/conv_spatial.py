@@ -8,6 +8,7 @@ remainder: then each tap of the kernel reads neighbours, and the inner loops nee
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 
 from hagane.codegen.llvm import Module, Value, Var
 from hagane.core.symbolic import const
@@ -26,6 +27,9 @@ from hagane.kernels.packing import packing_of
 from hagane.kernels.tactic import Argument, Input, KernelLaunch, Lowering, Output, Params
 
 _TAPS_UNROLLED = 4  # at most; more make LLVM keep too many loads at once
+# long rows of taps are summed in pieces of their own before they join the rest: one sum over 256 taps gave
+# 4 times the error
+_MOST_TAPS = 32
 
 
 class ConvSpatial:
@@ -175,7 +179,8 @@ class _Kernel:
             w = f.ptr(weights, (c * rows + r) * (columns * tap_bytes))
             for number, phase in enumerate(strip.phases):
                 place = number * strip.row_bytes + phase.first_column * F32_BYTES
-                self._taps(
+                add = self._taps if phase.num_taps <= 2 * _MOST_TAPS else self._pieces
+                add(
                     sums,
                     f.ptr(x, place),
                     f.ptr(w, phase.first_tap * tap_bytes),
@@ -191,6 +196,23 @@ class _Kernel:
             return [zero] * channels
         bias = f.ptr(self.bias, first * F32_BYTES)
         return [f.load_broadcast("f32", self.problem.lanes, bias, j * F32_BYTES) for j in range(channels)]
+
+    def _pieces(
+        self, sums: list[list[Var]], x: Value, w: Value, count: int, x_step: int, w_step: int
+    ) -> None:
+        """Adds many taps in a row, piece by piece."""
+        f, whole = self.f, count // _MOST_TAPS
+
+        def add(tap: Value, size: int) -> None:
+            parts = [[Var(f, var.type, 0.0) for var in row] for row in sums]
+            self._taps(parts, f.ptr(x, tap * x_step), f.ptr(w, tap * w_step), size, x_step, w_step)
+            for total, part in zip(chain(*sums), chain(*parts), strict=True):
+                total.set(total.value + part.value)
+
+        with f.loop(0, whole) as piece:
+            add(piece * _MOST_TAPS, _MOST_TAPS)
+        if count % _MOST_TAPS:
+            add(f.const("i64", whole * _MOST_TAPS), count % _MOST_TAPS)
 
     def _taps(self, sums: list[list[Var]], x: Value, w: Value, count: int, x_step: int, w_step: int) -> None:
         """Adds some taps in a row: a loop with some of them written out, then those that are left."""
