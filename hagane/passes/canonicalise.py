@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -184,6 +185,28 @@ def _batch_norm(node: Node, builder: Builder) -> Value | None:
     return builder.op("add", builder.op("mul", x, factor), shift)
 
 
+def _conv_of_columns(node: Node, builder: Builder) -> Value | None:
+    """Along the height of tensors of width 1: one spatial axis instead, as kernels run along the last one."""
+    x, weight = node.input(0), node.input(1)
+    if x.rank != 4 or x.shape[2] == 1 or not x.shape[3] == weight.shape[3] == node.output.shape[3] == 1:
+        return None
+    if node.attrs["pads_begin"][1] != 0 or node.attrs["pads_end"][1] != 0:
+        return None
+    attrs: dict[str, Any] = {k: a if k == "group" else a[:1] for k, a in node.attrs.items()}
+    x, weight = (builder.op("reshape", v, shape=v.shape[:3]) for v in (x, weight))
+    y = builder.op("conv", x, weight, node.optional(2), **attrs)
+    return builder.op("reshape", y, shape=node.output.shape)
+
+
+def _keep_reduced_axes(node: Node, builder: Builder) -> Value | None:
+    """A reduction keeps its axes; sink-reshapes finds out where they can be dropped best."""
+    if node.attrs["keepdims"]:
+        return None
+    kept = builder.op(node.op, *node.inputs, **{**node.attrs, "keepdims": True})
+    return builder.op("reshape", kept, shape=node.output.shape)
+
+
+_REDUCTIONS = ("sum", "mean", "max", "min", "prod", "any", "all")
 _RULES: dict[str, tuple[Rule, ...]] = {
     "identity": (_drop_identity,),
     "cast": (_same_type,),
@@ -198,4 +221,6 @@ _RULES: dict[str, tuple[Rule, ...]] = {
     "slice": (_slice_all,),
     "concat": (_single_concat,),
     "batch_norm": (_batch_norm,),
+    "conv": (_conv_of_columns,),
+    **{f"reduce_{name}": (_keep_reduced_axes,) for name in _REDUCTIONS},
 }

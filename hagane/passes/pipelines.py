@@ -12,10 +12,13 @@ from hagane.passes.fold_constants import FoldConstants
 from hagane.passes.fold_scales import FoldScales
 from hagane.passes.fuse import Fuse
 from hagane.passes.fuse_attention import FuseAttention
+from hagane.passes.sink_reshapes import SinkReshapes
 
 SIMPLIFY: tuple[Pass, ...] = (
     FoldConstants(),
     Canonicalise(),
+    SinkReshapes(),
+    RemoveDeadCode(),  # a reshape left behind would look like a second reader
     FoldConstants(),
     Canonicalise(),
     FoldScales(),
