@@ -8,10 +8,14 @@ from contextlib import ExitStack, contextmanager
 from hagane.codegen.llvm import Function, Type, Value, Var
 from hagane.core.dtypes import DType
 from hagane.core.errors import InternalError
-from hagane.ir.scalar import Axis, IndexValue, Load, Reduce, Scalar, children
+from hagane.ir.scalar import Axis, Fn, Guard, IndexValue, LetIndex, Load, Reduce, Scalar, children
 from hagane.kernels.llvm.affine import mentions
 from hagane.kernels.llvm.scalars import ScalarEmitter, compute_type
 
+SHORT_AXIS = 8  # extents up to this are summed in one go
+PIECE = 32  # elements of a long axis that are summed by themselves
+LIGHT_NODES = 12
+HEAVY = ("exp", "log", "pow", "tanh", "erf", "sigmoid", "sin", "cos", "gelu")
 PIECE_BLOCKS = 32  # blocks of four vectors that are summed before they join the rest of a row
 
 
@@ -70,7 +74,7 @@ def axis_loops(emitter: ScalarEmitter, axes: tuple[Axis, ...]) -> Iterator[None]
     """
     with ExitStack() as stack:
         for axis in axes:
-            stack.enter_context(emitter.layer())
+            stack.enter_context(emitter.layer(binds=axis.sym.name))
             index = stack.enter_context(emitter.f.loop(0, emitter.scope.expr(axis.extent)))
             emitter.scope.bind(axis.sym.name, index)
         stack.enter_context(emitter.layer())
@@ -81,26 +85,76 @@ def emit_reduce(emitter: ScalarEmitter, reduce: Reduce) -> Value:
     """A reduction in serial loops; its lanes, if it has any, are those of the emitter's vector symbol."""
     if reduce.op.startswith("arg"):
         return _emit_arg(emitter, reduce)
-    kind = compute_type(reduce.dtype, emitter.lanes if emitter.varies(reduce.body) else 1)
+    kind = compute_type(reduce.dtype, emitter.lanes if emitter.varies(reduce) else 1)
     return _emit_nested(emitter, reduce, reduce.axes, kind)
 
 
 def _emit_nested(emitter: ScalarEmitter, reduce: Reduce, axes: tuple[Axis, ...], kind: Type) -> Value:
     """One accumulator a loop: rows are summed by themselves first, so that fewer terms meet a large sum."""
+    _emit_independent(emitter, reduce.body, axes)
+    if len(axes) == 1:
+        return _emit_last(emitter, reduce, axes[0], kind)
     total = Var(emitter.f, kind, emitter.f.const(kind, identity(reduce)))
     with axis_loops(emitter, axes[:1]):
-        if len(axes) > 1:
-            value = _emit_nested(emitter, reduce, axes[1:], kind)
-        else:
-            value = emitter.fit(emitter.emit(reduce.body), kind)
+        value = _emit_nested(emitter, reduce, axes[1:], kind)
         total.set(combine(emitter.f, reduce, total.value, value))
     return total.value
+
+
+def _emit_last(emitter: ScalarEmitter, reduce: Reduce, axis: Axis, kind: Type) -> Value:
+    """The innermost loop. A long one adds to several accumulators in turn, as each addition takes its time,
+    and sums pieces by themselves first.
+    """
+    f = emitter.f
+    extent = emitter.scope.expr(axis.extent)
+
+    def new() -> Var:
+        return Var(f, kind, f.const(kind, identity(reduce)))
+
+    def add(total: Var, index: Value) -> None:
+        with emitter.layer(binds=axis.sym.name):
+            emitter.scope.bind(axis.sym.name, index)
+            value = emitter.fit(emitter.emit(reduce.body), kind)
+            total.set(combine(f, reduce, total.value, value))
+
+    total = new()
+    if extent.const is not None and extent.const <= SHORT_AXIS:
+        with f.loop(0, extent) as index:
+            add(total, index)
+        return total.value
+    ways = 4 if _is_light(reduce.body) else 1
+    whole = extent // ways * ways
+    with f.loop(0, whole, PIECE) as start:
+        parts = [new() for _ in range(ways)]
+        with f.loop(start, f.imin(start + PIECE, whole), ways) as base:
+            for k, part in enumerate(parts):
+                add(part, base + k)
+        for part in parts:
+            total.set(combine(f, reduce, total.value, part.value))
+    with f.loop(whole, extent) as index:
+        add(total, index)
+    return total.value
+
+
+def _is_light(body: Scalar) -> bool:
+    """True if the body is so little code that writing it out several times costs nothing."""
+    seen: set[int] = set()
+    stack = [body]
+    while stack and len(seen) <= LIGHT_NODES:
+        top = stack.pop()
+        if isinstance(top, Fn) and top.name in HEAVY:
+            return False
+        if id(top) not in seen:
+            seen.add(id(top))
+            stack += children(top)
+    return len(seen) <= LIGHT_NODES
 
 
 def _emit_arg(emitter: ScalarEmitter, reduce: Reduce) -> Value:
     """argmax and argmin over one axis: the first winner, or with -last the last; NaN wins."""
     f = emitter.f
-    lanes = emitter.lanes if emitter.varies(reduce.body) else 1
+    _emit_independent(emitter, reduce.body, reduce.axes)
+    lanes = emitter.lanes if emitter.varies(reduce) else 1
     kind, index_kind = compute_type(reduce.body.dtype, lanes), Type("i64", lanes)
     best = Var(f, kind, f.const(kind, 0))
     place = Var(f, index_kind, f.const(index_kind, -1))
@@ -134,6 +188,7 @@ def emit_row_reduce(emitter: ScalarEmitter, reduce: Reduce, lanes: int) -> Value
     kind = compute_type(reduce.dtype, lanes)
     total = Var(f, kind, f.const(kind, identity(reduce)))
     with axis_loops(emitter, tuple(outer)):
+        _emit_independent(emitter, reduce.body, (inner,))
         extent = emitter.scope.expr(inner.extent)
         block = 4 * lanes
         whole, unrolled = extent // lanes * lanes, extent // block * block
@@ -184,15 +239,45 @@ def _accumulate(
     total.set(combine(f, reduce, total.value, value))
 
 
-def depends_on(scalar: Scalar, name: str, memo: dict[tuple[int, str], bool]) -> bool:
-    """True if the scalar's index expressions mention the symbol."""
-    key = (id(scalar), name)
-    if key not in memo:
-        match scalar:
-            case IndexValue(expr=expr):
-                memo[key] = mentions(expr, name)
-            case Load(index=index):
-                memo[key] = any(mentions(e, name) for e in index)
-            case _:
-                memo[key] = any(depends_on(c, name, memo) for c in children(scalar))
-    return memo[key]
+def _emit_independent(emitter: ScalarEmitter, body: Scalar, axes: tuple[Axis, ...]) -> None:
+    """Emits the reductions in the body that don't vary with the axes, so that loops over them don't repeat
+    them.
+    """
+    names = {axis.sym.name for axis in axes}
+    seen: set[int] = set()
+
+    def visit(scalar: Scalar) -> None:
+        if id(scalar) in seen:
+            return
+        seen.add(id(scalar))
+        if isinstance(scalar, Reduce):
+            if not _mentions_any(emitter, scalar, names, {}):
+                emitter.emit(scalar)
+            return
+        # what a guard protects, or an index symbol is bound for, can't be evaluated outside
+        parts = (scalar.cond,) if isinstance(scalar, Guard) else children(scalar)
+        for part in (scalar.value,) if isinstance(scalar, LetIndex) else parts:
+            visit(part)
+
+    visit(body)
+
+
+def _mentions_any(emitter: ScalarEmitter, scalar: Scalar, names: set[str], memo: dict[int, bool]) -> bool:
+    """True if the scalar's value varies with one of the symbols; names that it binds itself don't count."""
+    key = id(scalar)
+    if key in memo:
+        return memo[key]
+    match scalar:
+        case IndexValue(expr=expr):
+            found = any(mentions(expr, name) for name in names)
+        case Load():
+            found = any(mentions(emitter.offset(scalar), name) for name in names)
+        case Reduce(axes=axes, body=body):
+            rest = names - {axis.sym.name for axis in axes}
+            found = any(mentions(axis.extent, name) for axis in axes for name in names)
+            # another set of names is another question
+            found = found or _mentions_any(emitter, body, rest, memo if rest == names else {})
+        case _:
+            found = any(_mentions_any(emitter, c, names, memo) for c in children(scalar))
+    memo[key] = found
+    return found

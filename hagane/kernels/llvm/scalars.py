@@ -91,7 +91,9 @@ class ScalarEmitter:
         self.mask = mask
         self.acc = acc
         self.offsets = offsets or {}
-        self._memo: list[dict[int, Value]] = [dict(preset or {})]
+        self._memo: list[dict[int, Value]] = [dict(preset or {}), {}]
+        # the layer of the memo in which a symbol got its value
+        self._bound_at: dict[str, int] = {vector: 1} if vector else {}
         self._keep: list[Scalar] = []  # ids stay unique while the emitter lives
         self._lane_symbols = {vector} if vector else set()
 
@@ -105,6 +107,11 @@ class ScalarEmitter:
         self._memo[-1][key] = value
         self._keep.append(scalar)
         return value
+
+    def offset(self, load: Load) -> Expr:
+        """The element offset of a load."""
+        offset = self.offsets.get(id(load))
+        return offset if offset is not None else self.operands[load.operand].offset(load.index)
 
     def known(self) -> dict[int, Value]:
         """All values emitted so far that are visible here, by the scalar's id."""
@@ -179,9 +186,7 @@ class ScalarEmitter:
 
     def _load(self, load: Load) -> Value:
         place = self.operands[load.operand]
-        offset = self.offsets.get(id(load))
-        if offset is None:
-            offset = place.offset(load.index)
+        offset = self.offset(load)
         dtype, size = load.dtype, load.dtype.itemsize
         if not self._expr_varies(offset):
             return self._from_memory(self._uniform_load(place, offset, size), dtype)
@@ -212,18 +217,28 @@ class ScalarEmitter:
         return value if value.type.kind == kind else self.f.cast(value, kind)
 
     @contextmanager
-    def layer(self, mask: Value | None = None) -> Iterator[None]:
-        """A block of its own: what is emitted inside is not reused outside."""
-        saved_scope, saved_mask = self.scope, self.mask
+    def layer(self, mask: Value | None = None, binds: str = "") -> Iterator[None]:
+        """A block of its own: what is emitted inside is not reused outside.
+
+        binds: a symbol that gets a value here. If a block around has bound it too, what that one emitted
+        may be about the other value, so it is not seen inside.
+        """
+        saved = self.scope, self.mask, self._memo, self._bound_at
+        lanes = self.vector, self._lane_symbols
         self.scope = self.scope.child()
         if mask is not None:
             self.mask = mask
-        self._memo.append({})
+        visible = self._memo[: self._bound_at.get(binds, len(self._memo))]
+        if binds:
+            self._bound_at = {**self._bound_at, binds: len(visible)}
+            self._lane_symbols = self._lane_symbols - {binds}
+            self.vector = None if self.vector == binds else self.vector
+        self._memo = [*visible, {}]
         try:
             yield
         finally:
-            self._memo.pop()
-            self.scope, self.mask = saved_scope, saved_mask
+            self.scope, self.mask, self._memo, self._bound_at = saved
+            self.vector, self._lane_symbols = lanes
 
     def _guard(self, guard: Guard) -> Value:
         cond = self.emit(guard.cond)
@@ -275,14 +290,17 @@ class ScalarEmitter:
             case IndexValue(expr=expr):
                 return self._expr_varies(expr)
             case Load():
-                offset = self.offsets.get(id(scalar))
-                return self._expr_varies(
-                    offset if offset is not None else self.operands[scalar.operand].offset(scalar.index)
-                )
+                return self._expr_varies(self.offset(scalar))
             case LetIndex(name=name, value=value, body=body):
                 if self.varies(value):
                     self._lane_symbols.add(name)
                 return self.varies(body)
+            case Reduce(axes=axes, body=body):
+                saved = self._lane_symbols
+                self._lane_symbols = saved - {axis.sym.name for axis in axes}
+                varies = self.varies(body)
+                self._lane_symbols = saved
+                return varies
         return any(self.varies(c) for c in children(scalar))
 
     def _let(self, let: LetIndex) -> Value:
