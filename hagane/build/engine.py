@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from hagane.engine.image import EngineImage
 
@@ -12,7 +12,7 @@ from hagane.engine.image import EngineImage
 class Engine:
     """An engine in memory. `hagane.load(engine)` runs it, `save` writes it to a file."""
 
-    image: EngineImage
+    image: EngineImage = field(repr=False)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the engine file atomically. Raises: EngineError if it can't be written."""

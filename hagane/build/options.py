@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hagane.core.errors import BuildError
+from hagane.engine.image import PACK_MODES
 
 VERIFY_LEVELS = ("off", "quick", "full")
 Progress = Callable[[str, int, int], bool | None]
@@ -33,6 +34,9 @@ class BuildOptions:
             raise BuildError(
                 f"verify={self.verify!r} is unknown", next_step=f"use one of {', '.join(VERIFY_LEVELS)}"
             )
+        if self.pack not in PACK_MODES:
+            known = " or ".join(PACK_MODES)
+            raise BuildError(f"pack={self.pack!r} is unknown", next_step=f"use {known}")
         if self.time_budget < 0:
             raise BuildError(
                 f"time_budget={self.time_budget} is negative", next_step="give seconds, 0 for no tuning"

@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cached_property, lru_cache
 from typing import Union
 
 from hagane.core.errors import InternalError, ModelError
@@ -433,7 +433,7 @@ def _from_ast(node: ast.expr, symbols: Mapping[str, Expr]) -> Expr:
     raise ValueError("unexpected syntax")
 
 
-@cache
+@lru_cache(maxsize=1024)  # a process that opens many engines must not keep all their expressions
 def _compiled(exprs: tuple[Expr, ...]) -> Callable[[Mapping[str, int]], list[int]]:
     names = sorted({s.name for e in exprs for s in e.symbols()})
     local = {name: f"s{i}" for i, name in enumerate(names)}
