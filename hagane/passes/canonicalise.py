@@ -12,6 +12,7 @@ from hagane.core.symbolic import const
 from hagane.ir.builder import Builder
 from hagane.ir.graph import Graph, Node, Value, join_locs
 from hagane.passes.base import control_graphs
+from hagane.passes.one_hot import gather_for_one_hot
 
 Rule = Callable[[Node, Builder], Value | None]
 
@@ -222,5 +223,6 @@ _RULES: dict[str, tuple[Rule, ...]] = {
     "concat": (_single_concat,),
     "batch_norm": (_batch_norm,),
     "conv": (_conv_of_columns,),
+    "matmul": (gather_for_one_hot,),
     **{f"reduce_{name}": (_keep_reduced_axes,) for name in _REDUCTIONS},
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from hagane.core.symbolic import product
 from hagane.ir.graph import Node, Shape, Value
 from hagane.ir.region import ANCHOR_KINDS
 from hagane.ir.registry import op_def
@@ -16,6 +17,7 @@ EXPENSIVE = frozenset({
 ROW_KINDS = ("reduction", "normalisation")
 # these move data so that neighbours no longer are neighbours: fused, they make each of the consumer's reads
 # a gather
+SHORT_ROW = 16
 SCATTERED = ("transpose", "gather", "gather_nd", "gather_elements", "resize", "tile")
 
 
@@ -125,14 +127,23 @@ def _leading(row: Shape, full: Shape) -> bool:
 
 def _scattered_reads_stand_alone(consumer: Group, producer: Group, value: Value) -> bool:
     """Transposes and gathers have kernels of their own, and whatever computes next wants contiguous loads."""
-    if any(node.op in SCATTERED for node in producer.nodes):
+    if any(node.op in SCATTERED and not _reads_rows(node) for node in producer.nodes):
         return (
             all(node.op in ("reshape", "identity", "cast") for node in consumer.nodes)
             and len(producer.nodes) == 1
         )
-    if any(node.op in SCATTERED for node in consumer.nodes):
-        return producer.kinds() <= {"movement"}
+    for node in consumer.nodes:
+        if node.op in SCATTERED and (value in node.inputs or not _reads_rows(node)):
+            return producer.kinds() <= {"movement"}
     return True
+
+
+def _reads_rows(node: Node) -> bool:
+    """True for a gather of whole rows, such as a table's: its loads stay contiguous."""
+    if node.op != "gather":
+        return False
+    inner = product(node.input(0).shape[node.attrs["axis"] % node.input(0).rank + 1 :])
+    return inner.is_const and inner.value >= SHORT_ROW
 
 
 def _windows_keep_their_output(consumer: Group, producer: Group, value: Value) -> bool:
