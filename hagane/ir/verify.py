@@ -103,6 +103,11 @@ class _Verifier:
             self._defined.difference_update(inner.inputs, *(n.outputs for n in inner.nodes))
         if node.op == "bind_symbols":
             self._symbols.update(node.attrs["names"])
+        for name, attribute in node.attrs.items():
+            if name == "count":  # the extent of the node's own result, as of a nonzero, which binds it
+                continue
+            items = attribute if isinstance(attribute, tuple) else (attribute,)
+            self._known(tuple(i for i in items if isinstance(i, Expr)), f"an attribute of {node}", node)
         for value in node.outputs:
             if value.producer is not node:
                 raise InternalError(f"%{value.name} doesn't name {node} as its producer")
@@ -110,9 +115,6 @@ class _Verifier:
             self._symbols.update(s.name for d in value.shape if (s := d.as_sym) is not None)
         for value in node.outputs:
             self._known(value.shape, f"%{value.name}", node)
-        for attribute in node.attrs.values():  # after the outputs, which may bind symbols: a nonzero's count
-            items = attribute if isinstance(attribute, tuple) else (attribute,)
-            self._known(tuple(i for i in items if isinstance(i, Expr)), f"an attribute of {node}", node)
         if not is_op(node.op):
             if self._types:
                 raise _fault(f"unknown op {node.op!r}", node)
