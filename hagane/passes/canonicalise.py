@@ -12,6 +12,7 @@ from hagane.core.symbolic import const
 from hagane.ir.builder import Builder
 from hagane.ir.graph import Graph, Node, Value, join_locs
 from hagane.passes.base import control_graphs
+from hagane.passes.group_norms import expand_group_norm, norm_between_reshapes
 from hagane.passes.one_hot import gather_for_one_hot
 
 Rule = Callable[[Node, Builder], Value | None]
@@ -211,7 +212,7 @@ _REDUCTIONS = ("sum", "mean", "max", "min", "prod", "any", "all")
 _RULES: dict[str, tuple[Rule, ...]] = {
     "identity": (_drop_identity,),
     "cast": (_same_type,),
-    "reshape": (_same_type, _reshape_of_reshape),
+    "reshape": (_same_type, _reshape_of_reshape, norm_between_reshapes),
     "broadcast_to": (_same_type,),
     "transpose": (_trivial_transpose, _transpose_of_transpose),
     "add": (_neutral(-0.0, (0, 1)),),
@@ -223,6 +224,7 @@ _RULES: dict[str, tuple[Rule, ...]] = {
     "concat": (_single_concat,),
     "batch_norm": (_batch_norm,),
     "conv": (_conv_of_columns,),
+    "group_norm": (expand_group_norm,),
     "matmul": (gather_for_one_hot,),
     **{f"reduce_{name}": (_keep_reduced_axes,) for name in _REDUCTIONS},
 }
