@@ -187,6 +187,25 @@ def _batch_norm(node: Node, builder: Builder) -> Value | None:
     return builder.op("add", builder.op("mul", x, factor), shift)
 
 
+def _pad_into_conv(node: Node, builder: Builder) -> Value | None:
+    """Zeros around the input of a convolution are its own padding."""
+    pad = node.input(0).producer
+    if pad is None or pad.op != "pad" or pad.attrs["mode"] != "constant":
+        return None
+    fill = pad.optional(1)
+    if fill is not None and not _is_number(fill, 0.0):
+        return None
+    sides = []
+    for mine, its in (("before", "pads_begin"), ("after", "pads_end")):
+        amounts, own = pad.attrs[mine], node.attrs[its]
+        known = [const(0) + a for a in (*amounts, *own)]
+        if not all(a.is_const and a.value >= 0 for a in known) or any(a != 0 for a in known[:2]):
+            return None
+        sides.append(tuple(int((const(0) + a + b).value) for a, b in zip(amounts[2:], own, strict=True)))
+    attrs = {**node.attrs, "pads_begin": sides[0], "pads_end": sides[1]}
+    return builder.op("conv", pad.input(0), *node.inputs[1:], **attrs)
+
+
 def _conv_of_columns(node: Node, builder: Builder) -> Value | None:
     """Along the height of tensors of width 1: one spatial axis instead, as kernels run along the last one."""
     x, weight = node.input(0), node.input(1)
@@ -223,7 +242,7 @@ _RULES: dict[str, tuple[Rule, ...]] = {
     "slice": (_slice_all,),
     "concat": (_single_concat,),
     "batch_norm": (_batch_norm,),
-    "conv": (_conv_of_columns,),
+    "conv": (_pad_into_conv, _conv_of_columns),
     "group_norm": (expand_group_norm,),
     "matmul": (gather_for_one_hot,),
     **{f"reduce_{name}": (_keep_reduced_axes,) for name in _REDUCTIONS},
