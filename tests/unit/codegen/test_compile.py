@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from pathlib import Path
@@ -108,7 +109,8 @@ def test_pool_stops_what_takes_too_long() -> None:
 def _children() -> set[int]:
     found = set()
     for task in Path("/proc/self/task").iterdir():
-        found |= {int(pid) for pid in (task / "children").read_text().split()}
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # a thread that has just ended
+            found |= {int(pid) for pid in (task / "children").read_text().split()}
     return found
 
 
