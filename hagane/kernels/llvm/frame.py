@@ -61,6 +61,10 @@ class Scope:
             scope = scope._parent
         raise InternalError(f"symbol {name} has no value in kernel {self.f.name}")
 
+    def has(self, name: str) -> bool:
+        """True if the symbol has a value here."""
+        return name in self._symbols or (self._parent is not None and self._parent.has(name))
+
     def expr(self, expr: Expr) -> Value:
         """An expression as an i64 value: a scalar, or a vector if one of its symbols is a vector."""
         if expr.is_const:

@@ -13,13 +13,14 @@ from contextlib import ExitStack
 from hagane.codegen.llvm import Module, Value
 from hagane.core.dtypes import DType
 from hagane.core.errors import HaganeError
-from hagane.core.symbolic import Expr, product
+from hagane.core.symbolic import Expr, const, product, sym
 from hagane.core.targets import CpuTarget
 from hagane.ir.region import Region
 from hagane.ir.scalar import Guard, IndexValue, LetIndex, Lit, Reduce, Scalar, children
+from hagane.kernels.llvm.boxes import build_nests
 from hagane.kernels.llvm.frame import Frame, region_symbols
 from hagane.kernels.llvm.halo import zero_halo
-from hagane.kernels.llvm.nest import Loop, Nest, build_nest, choose_vector, vectorises
+from hagane.kernels.llvm.nest import Loop, Nest, choose_vector, vectorises
 from hagane.kernels.llvm.reducing import emit_reduce, emit_row_reduce
 from hagane.kernels.llvm.scalars import Place, ScalarEmitter
 from hagane.kernels.tactic import ANY, Argument, Input, KernelLaunch, Layouts, Lowering, Output, Params
@@ -66,19 +67,23 @@ class Generic:
 
     def _launch(self, region: Region, target: CpuTarget, output: int) -> KernelLaunch:
         dims = region_symbols(region)
-        nest = build_nest(region, output)
+        nests = build_nests(region, output)
         args: tuple[Argument, ...] = (*(Input(k) for k in range(len(region.operands))), Output(output))
 
         def emit(module: Module, name: str) -> None:
             frame = Frame(module, name, len(args), dims)
-            _Writer(frame, region, output, nest, target).write()
+            zero_halo(frame, Place(frame.pointers[-1], region.outputs[output]))
+            for nest in nests:
+                _Writer(frame, region, output, nest, target).write()
 
-        return KernelLaunch("loops", emit, args, dims, serial=_is_small(nest))
+        return KernelLaunch("loops", emit, args, dims, serial=_are_small(nests))
 
 
-def _is_small(nest: Nest) -> bool:
-    elements = product(loop.extent for loop in nest.loops)
-    operations = elements * (1 + sum(trips for _, trips in nest.loads))
+def _are_small(nests: list[Nest]) -> bool:
+    operations = const(0)
+    for nest in nests:
+        elements = product(loop.extent for loop in nest.loops)
+        operations = operations + elements * (1 + sum(trips for _, trips in nest.loads))
     return operations.is_const and operations.value < SERIAL_OPERATIONS
 
 
@@ -95,13 +100,24 @@ class _Writer:
         by_name = {loop.name: loop for loop in nest.loops}
         self.vector_loop = by_name[self.vector] if self.vector else None
         self.outer = [loop for loop in nest.loops if loop.name != self.vector]
-        self.scope = frame.scope
+        self.scope = frame.scope.child()
         self.values: dict[int, Value] = {}
         self.bound: set[str] = set()
+        self.offsets, self.store = nest.offsets, nest.store
+        self.valid: Value | None = None
+        self._num_bases = 0
 
     def write(self) -> None:
-        if self.places[-1].tensor.layout is not None:
-            zero_halo(self.frame, self.places[-1])
+        """Nothing of a box that may be empty is evaluated outside of the test."""
+        turns = product(loop.extent for loop in self.nest.loops)
+        low = turns.bounds()[0]
+        if low is not None and low > 0:
+            self._write()
+            return
+        with self._block(), self.f.if_(self.scope.expr(turns).gt(0)):
+            self._write()
+
+    def _write(self) -> None:
         if self.vector_loop is not None and self.vector_loop.lane_block:
             self._bind(self.vector_loop, self.f.const("i64", 0))
         self._hoist()
@@ -152,10 +168,10 @@ class _Writer:
 
     def _block(self) -> ExitStack:
         """Values emitted inside the block are forgotten after it."""
-        saved = (self.scope, dict(self.values), set(self.bound))
+        saved = (self.scope, dict(self.values), set(self.bound), self.offsets, self.store, self.valid)
 
         def restore() -> None:
-            self.scope, self.values, self.bound = saved
+            self.scope, self.values, self.bound, self.offsets, self.store, self.valid = saved
 
         stack = ExitStack()
         stack.callback(restore)
@@ -172,6 +188,8 @@ class _Writer:
         LLVM's pipeline has no pass that moves invariants out of loops, so this is where it happens.
         """
         open_loops = [loop.name for loop in self.nest.loops if loop.name not in self.bound]
+        self._rebase()
+        self._valid_mask()
         for reduce in self.nest.reduces:
             if id(reduce) in self.values or self._inside_other(reduce):
                 continue
@@ -180,6 +198,27 @@ class _Writer:
             self.values[id(reduce)] = self._emit_reduce(reduce)
         if open_loops:
             self._hoist_parts(self.nest.scalar, open_loops, set())
+
+    def _rebase(self) -> None:
+        """Computes the parts of offsets that are known by now: further inside the rest is added to them."""
+        bases: dict[Expr, Expr] = {}
+        self.offsets = {key: self._based(offset, bases) for key, offset in self.offsets.items()}
+        self.store = self._based(self.store, bases)
+
+    def _based(self, offset: Expr, bases: dict[Expr, Expr]) -> Expr:
+        known = const(0)
+        for monomial, factor in offset.terms:
+            term = Expr([(monomial, factor)])
+            if all(s.name != self.vector and self.scope.has(s.name) for s in term.symbols()):
+                known = known + term
+        if known.is_const or known.as_sym is not None:
+            return offset
+        if known not in bases:
+            name = f"base{self._num_bases}"
+            self._num_bases += 1
+            self.scope.bind(name, self.scope.expr(known))
+            bases[known] = sym(name, -(1 << 62))
+        return offset - known + bases[known]
 
     def _hoist_parts(self, scalar: Scalar, open_loops: list[str], seen: set[int]) -> None:
         if id(scalar) in self.values or id(scalar) in seen or isinstance(scalar, Lit | IndexValue | Reduce):
@@ -212,7 +251,7 @@ class _Writer:
             vector=vector,
             lanes=self.lanes,
             mask=mask,
-            offsets=self.nest.offsets,
+            offsets=self.offsets,
             preset=self.values,
         )
 
@@ -226,9 +265,10 @@ class _Writer:
         return emit_reduce(emitter, reduce)
 
     def _valid_mask(self) -> Value | None:
-        if self.nest.valid is None:
-            return None
-        return self.f.mask_below(self.scope.expr(self.nest.valid), self.lanes)
+        valid = self.nest.valid
+        if valid is not None and self.valid is None and all(self.scope.has(s.name) for s in valid.symbols()):
+            self.valid = self.f.mask_below(self.scope.expr(valid), self.lanes)
+        return self.valid
 
     def _innermost(self, parallel: bool) -> None:
         loop = self.vector_loop
@@ -273,7 +313,7 @@ class _Writer:
                 self.f.const(value.type.with_lanes(self.lanes), 0),
             )
             emitter.mask = None
-        emitter.store(value, self.places[-1], self.nest.store)
+        emitter.store(value, self.places[-1], self.store)
 
 
 TACTIC = Generic()

@@ -4,6 +4,7 @@ which there are, which can be merged, which one runs over vector lanes.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hagane.core.symbolic import Expr, const
@@ -11,6 +12,7 @@ from hagane.ir.graph import Value
 from hagane.ir.region import Region, index_symbol
 from hagane.ir.scalar import IndexValue, Load, Reduce, Scalar, children
 from hagane.kernels.llvm.affine import linear_coefficient, mentions
+from hagane.kernels.llvm.guards import simplify
 
 TYPICAL_EXTENT = 64  # assumed for symbolic extents when costs are estimated
 
@@ -25,6 +27,19 @@ class Loop:
     name: str
     extent: Expr
     lane_block: bool = False
+
+
+@dataclass(frozen=True)
+class Span:
+    """A part of a loop: `extent` turns from `start` on, surely no more than `bound`."""
+
+    start: Expr
+    extent: Expr
+    bound: Expr
+
+
+Box = Mapping[str, Span]
+"""Parts of an output's loops, by the loops' names; a loop that isn't named is whole."""
 
 
 @dataclass
@@ -49,11 +64,11 @@ class Nest:
         return _depends(scalar, name, self.offsets, {})
 
 
-def build_nest(region: Region, output: int) -> Nest:
-    """The loops of an output in its layout's order, merged where every access allows it."""
+def build_nest(region: Region, output: int, box: Box | None = None) -> Nest:
+    """The loops of a box of an output in its layout's order, merged where every access allows it."""
     target = region.outputs[output]
-    loops, index, valid = _layout_loops(target)
-    scalar = region.expression(index, output)
+    loops, index, valid = _layout_loops(target, box or {})
+    scalar = simplify(region.expression(index, output))
     places = region.operands
     nest = Nest(loops, scalar, {}, _offset(target, index), valid, [], [], [])
     _collect(scalar, 1, nest, set())
@@ -69,7 +84,7 @@ def _offset(value: Value, index: tuple[Expr, ...]) -> Expr:
     return offset_of(value.layout, value.shape, index)
 
 
-def _layout_loops(value: Value) -> tuple[list[Loop], tuple[Expr, ...], Expr | None]:
+def _layout_loops(value: Value, box: Box) -> tuple[list[Loop], tuple[Expr, ...], Expr | None]:
     """Loops in memory order, the logical index over them, and the lanes that count in a partly used block."""
     index: list[Expr] = [const(0)] * value.rank
     layout = value.layout
@@ -78,19 +93,21 @@ def _layout_loops(value: Value) -> tuple[list[Loop], tuple[Expr, ...], Expr | No
     loops: list[Loop] = []
     lanes: list[Loop] = []
     valid: Expr | None = None
+
+    def position(name: str, extent: Expr) -> Expr:
+        span = box.get(name) or Span(const(0), extent, extent)
+        if span.extent == 1:
+            return span.start
+        loops.append(Loop(name, span.extent))
+        return span.start + index_symbol(name, span.bound)
+
     for axis in order:
         extent = value.shape[axis]
         factor = blocks.get(axis)
         if factor is None:
-            if extent != 1:
-                index[axis] = index_symbol(f"o{axis}", extent)
-                loops.append(Loop(f"o{axis}", extent))
+            index[axis] = position(f"o{axis}", extent)
             continue
-        num_blocks = layout.outer_extent(value.shape, axis) if layout else extent
-        block: Expr = const(0)
-        if num_blocks != 1:
-            block = index_symbol(f"o{axis}b", num_blocks)
-            loops.append(Loop(f"o{axis}b", num_blocks))
+        block = position(f"o{axis}b", layout.outer_extent(value.shape, axis) if layout else extent)
         index[axis] = block * factor + index_symbol(f"o{axis}l", const(factor))
         lanes.append(Loop(f"o{axis}l", const(factor), lane_block=True))
         if extent.divisor() % factor:

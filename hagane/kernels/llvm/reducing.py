@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 from hagane.codegen.llvm import Function, Type, Value, Var
 from hagane.core.dtypes import DType
 from hagane.core.errors import InternalError
+from hagane.core.symbolic import product
 from hagane.ir.scalar import Axis, Fn, Guard, IndexValue, LetIndex, Load, Reduce, Scalar, children
 from hagane.kernels.llvm.affine import mentions
 from hagane.kernels.llvm.scalars import ScalarEmitter, compute_type
 
 SHORT_AXIS = 8  # extents up to this are summed in one go
 PIECE = 32  # elements of a long axis that are summed by themselves
+MOST_WRITTEN_OUT = 16  # turns of a small reduction whose code is written out
 LIGHT_NODES = 12
 HEAVY = ("exp", "log", "pow", "tanh", "erf", "sigmoid", "sin", "cos", "gelu")
 PIECE_BLOCKS = 32  # blocks of four vectors that are summed before they join the rest of a row
@@ -86,7 +89,25 @@ def emit_reduce(emitter: ScalarEmitter, reduce: Reduce) -> Value:
     if reduce.op.startswith("arg"):
         return _emit_arg(emitter, reduce)
     kind = compute_type(reduce.dtype, emitter.lanes if emitter.varies(reduce) else 1)
+    turns = product(axis.extent for axis in reduce.axes)
+    if turns.is_const and 0 < turns.value <= MOST_WRITTEN_OUT and _is_light(reduce.body):
+        return _emit_written_out(emitter, reduce, kind)
     return _emit_nested(emitter, reduce, reduce.axes, kind)
+
+
+def _emit_written_out(emitter: ScalarEmitter, reduce: Reduce, kind: Type) -> Value:
+    """A small reduction, such as a pooling window's, without loops."""
+    _emit_independent(emitter, reduce.body, reduce.axes)
+    total: Value | None = None
+    for index in itertools.product(*(range(axis.extent.value) for axis in reduce.axes)):
+        with ExitStack() as stack:
+            for axis, position in zip(reduce.axes, index, strict=True):
+                stack.enter_context(emitter.layer(binds=axis.sym.name))
+                emitter.scope.bind(axis.sym.name, emitter.f.const("i64", position))
+            value = emitter.fit(emitter.emit(reduce.body), kind)
+        total = value if total is None else combine(emitter.f, reduce, total, value)
+    assert total is not None
+    return total
 
 
 def _emit_nested(emitter: ScalarEmitter, reduce: Reduce, axes: tuple[Axis, ...], kind: Type) -> Value:

@@ -31,6 +31,7 @@ _COMPUTE = {
     DType.I64: "i64", DType.U64: "i64", DType.I32: "i32", DType.U32: "i32",
     DType.I16: "i16", DType.U16: "i16", DType.I8: "i8", DType.U8: "i8",
 }  # fmt: skip
+MOST_RUNS = 3  # of neighbours in the lanes of a load that isn't a gather
 _MEMORY = {DType.F16: "f16", DType.BF16: "bf16"}
 
 
@@ -191,15 +192,44 @@ class ScalarEmitter:
         if not self._expr_varies(offset):
             return self._from_memory(self._uniform_load(place, offset, size), dtype)
         stride = None
+        kind = memory_type(dtype, self.lanes)
         if self.vector is not None and self._lane_symbols.isdisjoint(mentioned(offset) - {self.vector}):
             stride = linear_coefficient(offset, self.vector)
-        kind = memory_type(dtype, self.lanes)
+            runs = self._runs(offset) if stride is None else []
+            if runs:
+                return self._from_memory(self._load_runs(place, runs, kind), dtype)
         if stride is not None and stride == 1:
             base = self.scope.expr(offset) * size
             if self.mask is None:
                 return self._from_memory(self.f.load(kind, place.pointer, base), dtype)
             return self._from_memory(self.f.masked_load(kind, place.pointer, self.mask, base), dtype)
         return self._from_memory(self._gather(place, self._lane_expr(offset) * size, kind), dtype)
+
+    def _runs(self, offset: Expr) -> list[tuple[int, int, Expr]]:
+        """(first lane, end, offset of lane 0) of the neighbours that the lanes read, if that is a few runs.
+
+        Blocked channels that don't begin at a block's first lane are two.
+        """
+        assert self.vector is not None
+        if self.lanes == 1 or self.scope.lookup(self.vector).const != 0:
+            return []
+        places = [offset.substitute({self.vector: lane}) for lane in range(self.lanes)]
+        ends = [k + 1 for k in range(self.lanes - 1) if places[k + 1] - places[k] != 1] + [self.lanes]
+        if len(ends) > MOST_RUNS:
+            return []
+        return [(a, b, places[a] - a) for a, b in zip([0, *ends], ends, strict=False)]
+
+    def _load_runs(self, place: Place, runs: list[tuple[int, int, Expr]], kind: Type) -> Value:
+        """Each run is a load of its own lanes."""
+        f, size = self.f, place.tensor.dtype.itemsize
+        total: Value | None = None
+        for first, end, start in runs:
+            lanes = f.const_vector("i1", [int(first <= k < end) for k in range(self.lanes)])
+            mask = lanes if self.mask is None else lanes & self.mask
+            value = f.masked_load(kind, place.pointer, mask, self.scope.expr(start) * size)
+            total = value if total is None else f.select(lanes, value, total)
+        assert total is not None
+        return total
 
     def _uniform_load(self, place: Place, offset: Expr, size: int) -> Value:
         base = self.scope.expr(offset)
