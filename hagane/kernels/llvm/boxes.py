@@ -67,14 +67,16 @@ class _Range:
 
 def _cuts(nest: Nest, loop: Loop) -> list[Expr]:
     """Where along a loop the conditions of guards begin or cease to be decided, in order."""
-    inner = _inner_symbols(nest)
+    position = nest.loops.index(loop)
+    outer = [other.name for other in nest.loops[:position]]
+    inner = _inner_symbols(nest, nest.loops[position + 1 :])
     found: list[Expr] = []
     for value in _differences(nest.scalar):
         factor = linear_coefficient(value, loop.name)
         if factor is None or not factor.is_const or factor == 0:
             continue
         rest = value.substitute({loop.name: const(0)})
-        if any(mentions(rest, other.name) for other in nest.loops if not other.lane_block):
+        if any(mentions(rest, name) for name in outer):
             continue
         reach = _range(rest, inner)
         if reach is None:
@@ -107,9 +109,9 @@ def _insert(found: list[Expr], cut: Expr) -> None:
     found.append(cut)
 
 
-def _inner_symbols(nest: Nest) -> dict[str, Expr]:
-    """Symbols of lanes and of reductions with their extents."""
-    found = {loop.name: loop.extent for loop in nest.loops if loop.lane_block}
+def _inner_symbols(nest: Nest, loops: list[Loop]) -> dict[str, Expr]:
+    """Symbols of some loops and of reductions with their extents."""
+    found = {loop.name: loop.extent for loop in loops}
     for reduce in nest.reduces:
         found |= {axis.sym.name: axis.extent for axis in reduce.axes}
     return found
