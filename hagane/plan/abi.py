@@ -19,7 +19,7 @@ from __future__ import annotations
 import enum
 from typing import Final
 
-DRIVER_ABI: Final = 1
+DRIVER_ABI: Final = 2
 RUN_SYMBOL: Final = "hagane_run"
 WORKER_SYMBOL: Final = "hagane_worker"
 
@@ -48,6 +48,7 @@ class Op(enum.IntEnum):
     COUNTER_ADD = 12
     COUNTER_STORE = 13
     PAUSE = 14
+    CLOCK = 15
 
 
 OPERANDS: Final[dict[Op, tuple[str, ...]]] = {
@@ -66,6 +67,8 @@ OPERANDS: Final[dict[Op, tuple[str, ...]]] = {
     Op.COUNTER_ADD: ("slot",),
     Op.COUNTER_STORE: ("slot", "address"),  # thread 0 writes the counter there as i64
     Op.PAUSE: ("count",),  # that many spin hints, to measure what one takes
+    # thread 0 adds the ticks since its last CLOCK to the word there, and 1 to the next word; 0: only starts
+    Op.CLOCK: ("cell",),
 }
 MAX_COUNTERS: Final = 16  # loops nested in one job
 

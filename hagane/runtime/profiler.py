@@ -1,8 +1,7 @@
-"""Times each launch of a program, on real data.
+"""Times each launch of a program inside whole runs, where caches and threads are as they are in use.
 
-The program runs in order, every launch as a job of its own. At its first turn a launch is repeated with its
-buffers restored before each time, so that all later steps see the right data; the smallest time counts,
-less what an empty job takes. Its data is in the cache then, which in a whole run it may not be.
+The job has a CLOCK instruction before and after each launch, and a barrier before each of them: thread 0 adds
+the ticks that passed to the launch's cell. Of several runs the smallest time counts, launch by launch.
 """
 
 from __future__ import annotations
@@ -14,14 +13,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hagane.plan.abi import HEADER_WORDS, JOB_THREADS, Op
-from hagane.plan.model import Launch
-from hagane.runtime.frame import Frame
+from hagane.plan.model import Launch, Program, preorder
+from hagane.runtime.frame import run_program
 from hagane.runtime.program import ProgramRunner
-from hagane.runtime.resources import Resources, memory_view
-from hagane.runtime.schedule import Segment
+from hagane.runtime.resources import Resources
 from hagane.runtime.session import Session
 
-_BYTE = np.dtype(np.uint8)
+_CALIBRATION_US = 2000.0
 
 
 class LaunchTime(NamedTuple):
@@ -33,87 +31,73 @@ class LaunchTime(NamedTuple):
     turns: int
 
 
-def profile(session: Session, feed: Mapping[str, Any], repeats: int = 20) -> list[LaunchTime]:
-    """Times of the launches of one run, in the order of their first turn; those never reached are left out.
+def profile(
+    session: Session, feed: Mapping[str, Any], repeats: int = 20, seconds: float = float("inf")
+) -> list[LaunchTime]:
+    """Times of the launches of one run, in the plan's order; those never reached are left out.
 
-    Raises: RunError for inputs that don't fit. Programs that are called are not taken apart.
+    Runs `repeats` times, less if that takes more than `seconds`, and once before, which doesn't count.
+    Programs that are called are not taken apart. Raises: RunError for inputs that don't fit.
     """
     with session.exclusive() as (resources, program):
         arrays = session.admit_feed(feed)
-        runner = ProgramRunner(program, resources, split=True)
+        cells = _Cells(program)
+        runner = ProgramRunner(program, resources, cells.address)
+        deadline = time.monotonic() + seconds
         try:
             binding = runner.bind(tuple(array.shape for array in arrays))
-            frame = _TimingFrame(runner, binding, arrays, None, session.runner)
-            frame.prepare(repeats, _empty_job_us(resources, repeats))
-            frame.results()
-            return frame.times()
+            for number in range(repeats + 1):
+                cells.clear()
+                run_program(runner, binding, arrays, None, session.runner)
+                if number:
+                    cells.keep()
+                if number and time.monotonic() >= deadline:
+                    break
         finally:
             runner.forget()
+        return cells.times(_us_per_tick(resources))
 
 
-def _empty_job_us(resources: Resources, repeats: int) -> float:
-    job = np.zeros(HEADER_WORDS + 1, np.int64)
-    job[JOB_THREADS] = resources.threads
-    job[HEADER_WORDS] = Op.END
-    return _best_us(resources, int(job.ctypes.data), repeats + 5)
+class _Cells:
+    """Two words for each launch: ticks and turns."""
+
+    def __init__(self, program: Program) -> None:
+        self._launches = [step for _, step in preorder(program.steps) if isinstance(step, Launch)]
+        self._numbers = {id(launch): number for number, launch in enumerate(self._launches)}
+        self._words = np.zeros((len(self._launches), 2), np.int64)
+        self._least = np.full(len(self._launches), np.iinfo(np.int64).max)
+
+    def address(self, launch: Launch) -> int:
+        return int(self._words.ctypes.data) + self._numbers[id(launch)] * self._words.strides[0]
+
+    def clear(self) -> None:
+        self._words[:] = 0
+
+    def keep(self) -> None:
+        """Takes over what one run took."""
+        np.minimum(self._least, self._words[:, 0], out=self._least)
+
+    def times(self, us_per_tick: float) -> list[LaunchTime]:
+        return [
+            LaunchTime(launch.region, int(ticks) * us_per_tick, launch.kernel, int(turns))
+            for launch, ticks, turns in zip(self._launches, self._least, self._words[:, 1], strict=True)
+            if turns
+        ]
 
 
-def _best_us(resources: Resources, job: int, repeats: int) -> float:
-    best = float("inf")
-    for _ in range(repeats):
+def _us_per_tick(resources: Resources) -> float:
+    """The length of a tick, from a job that spins for about two milliseconds."""
+    cell = np.zeros(2, np.int64)
+    best, count, elapsed = float("inf"), 1000, 0.0
+    while elapsed < _CALIBRATION_US:
+        cell[:] = 0
+        program = [Op.CLOCK, 0, Op.PAUSE, count, Op.CLOCK, int(cell.ctypes.data), Op.END]
+        job = np.zeros(HEADER_WORDS + len(program), np.int64)
+        job[JOB_THREADS] = 1
+        job[HEADER_WORDS:] = program
         start = time.perf_counter_ns()
-        resources.execute(job)
-        best = min(best, (time.perf_counter_ns() - start) / 1e3)
+        resources.execute(int(job.ctypes.data))
+        elapsed = (time.perf_counter_ns() - start) / 1e3
+        best = elapsed / int(cell[0])
+        count *= 2
     return best
-
-
-class _TimingFrame(Frame):
-    """A run that times launches on the way."""
-
-    def prepare(self, repeats: int, overhead_us: float) -> None:
-        self._repeats = repeats
-        self._overhead_us = overhead_us
-        self._best: dict[int, float] = {}
-        self._turns: dict[int, int] = {}
-        self._launches: dict[int, Launch] = {}
-
-    def times(self) -> list[LaunchTime]:
-        return [
-            LaunchTime(launch.region, self._best[key] * self._turns[key], launch.kernel, self._turns[key])
-            for key, launch in self._launches.items()
-        ]
-
-    def _run_segment(self, segment: Segment) -> None:
-        (step,) = segment.steps
-        key = id(segment)
-        if isinstance(step, Launch) and key not in self._launches:
-            self._launches[key] = step
-            saved = {name: self._bytes(name).copy() for name in self._writable(step)}
-            super()._run_segment(segment)
-            after = {name: self._bytes(name).copy() for name in saved}
-            best = float("inf")
-            for _ in range(self._repeats):
-                self._restore(saved)
-                best = min(best, _best_us(self._runner.resources, self._binding.segments[key].address, 1))
-            self._restore(after)
-            self._best[key] = max(0.0, best - self._overhead_us)
-        else:
-            super()._run_segment(segment)
-        self._turns[key] = self._turns.get(key, 0) + 1
-
-    def _writable(self, step: Launch) -> list[str]:
-        """Arguments that the launch may write."""
-        buffers = self._runner.buffers
-        return [
-            name for name in dict.fromkeys(step.args) if name in buffers and buffers[name].kind in _WRITABLE
-        ]
-
-    def _bytes(self, name: str) -> np.ndarray[Any, Any]:
-        return memory_view(self._address(name), _BYTE, (self._size(name),))
-
-    def _restore(self, saved: Mapping[str, np.ndarray[Any, Any]]) -> None:
-        for name, content in saved.items():
-            self._bytes(name)[...] = content
-
-
-_WRITABLE = ("arena", "output", "state")

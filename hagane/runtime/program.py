@@ -21,7 +21,7 @@ from hagane.plan.model import Buffer, Port, Program, Require
 from hagane.runtime.inputs import address_of, bind_shapes, evaluate, port_text
 from hagane.runtime.memory import Chunk
 from hagane.runtime.resources import Resources
-from hagane.runtime.schedule import Segment, build_schedule, symbol_names
+from hagane.runtime.schedule import Clock, Segment, build_schedule, symbol_names
 
 Array = np.ndarray[Any, Any]
 Shapes = tuple[tuple[int, ...], ...]
@@ -102,10 +102,10 @@ class Binding:
 class ProgramRunner:
     """One program of a session. Not thread-safe: the session's lock guards it."""
 
-    def __init__(self, program: Program, resources: Resources, split: bool = False) -> None:
+    def __init__(self, program: Program, resources: Resources, clock: Clock | None = None) -> None:
         self.program = program
         self.resources = resources
-        self.schedule = build_schedule(program, resources.code.address, resources.threads, split)
+        self.schedule = build_schedule(program, resources.code.address, resources.threads, clock)
         self.arena = Chunk(resources.budget, "arena")
         self.event_chunks: dict[int, Chunk] = {}
         self.buffers = {buffer.name: buffer for buffer in program.buffers}

@@ -72,6 +72,7 @@ class Repeat:
 
 
 Item = Segment | Event | Branch | Repeat
+Clock = Callable[[Launch], int]
 
 
 @dataclass
@@ -128,21 +129,18 @@ def defined_symbols(step: Step) -> tuple[str, ...]:
 
 
 def build_schedule(
-    program: Program, kernel_address: Callable[[str], int], threads: int, split: bool = False
+    program: Program, kernel_address: Callable[[str], int], threads: int, clock: Clock | None = None
 ) -> Schedule:
-    """The schedule of a program for a number of threads.
-
-    split: each native step is a segment of its own, and Python drives all control flow.
-    """
-    return _Scheduler(program, kernel_address, threads, split).build()
+    """The schedule for a number of threads. clock: the address of each launch's cell, to time it."""
+    return _Scheduler(program, kernel_address, threads, clock).build()
 
 
 class _Scheduler:
     def __init__(
-        self, program: Program, kernel_address: Callable[[str], int], threads: int, split: bool
+        self, program: Program, kernel_address: Callable[[str], int], threads: int, clock: Clock | None
     ) -> None:
         self._program = program
-        self._split = split
+        self._clock = clock
         self._kernel_address = kernel_address
         self._threads = threads
         self._events = 0
@@ -180,9 +178,9 @@ class _Scheduler:
 
     def _is_native(self, step: Step) -> bool:
         if isinstance(step, If):
-            return not self._split and all(map(self._is_native, step.then + step.otherwise))
+            return all(map(self._is_native, step.then + step.otherwise))
         if isinstance(step, Loop):
-            return not self._split and all(map(self._is_native, step.body))
+            return all(map(self._is_native, step.body))
         if isinstance(step, Launch | Copy | Fill):
             return step.device == "cpu:0"
         return self._is_static_shape(step)
@@ -195,19 +193,17 @@ class _Scheduler:
                 continue
             if self._is_native(step):
                 native.append(step)
-                if not self._split:
-                    continue
+                continue
             if native:
                 items.append(self._segment(native))
                 native = []
-            if not self._is_native(step):
-                items.append(self._item(step))
+            items.append(self._item(step))
         if native:
             items.append(self._segment(native))
         return tuple(items)
 
     def _segment(self, steps: list[Step]) -> Segment:
-        builder = TableBuilder(self._kernel_address, self._threads)
+        builder = TableBuilder(self._kernel_address, self._threads, self._clock)
         builder.add(steps)
         template = builder.finish()
         names = symbol_names(*template.exprs)

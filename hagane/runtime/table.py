@@ -47,8 +47,15 @@ class Template(NamedTuple):
 class TableBuilder:
     """Collects steps; finish() gives the template."""
 
-    def __init__(self, kernel_address: Callable[[str], int], threads: int) -> None:
+    def __init__(
+        self,
+        kernel_address: Callable[[str], int],
+        threads: int,
+        clock: Callable[[Launch], int] | None = None,
+    ) -> None:
+        """clock: the address of each launch's cell, if launches are to be timed."""
         self._kernel_address = kernel_address
+        self._clock = clock
         self._threads = threads
         self._code: list[int] = []
         self._data: list[int] = []
@@ -132,6 +139,9 @@ class TableBuilder:
 
     def _launch(self, step: Launch) -> None:
         self._begin(parallel=not step.serial)
+        if self._clock is not None:
+            self._settle()
+            self._emit(Op.CLOCK, 0)
         args = len(self._data)
         self._data_pointers += [(args + i, name) for i, name in enumerate(step.args)]
         self._data += [0] * len(step.args)
@@ -146,6 +156,9 @@ class TableBuilder:
         if step.variants:
             self._variants.append((start + 1, step))
         self._end(parallel=not step.serial)
+        if self._clock is not None:
+            self._settle()
+            self._emit(Op.CLOCK, self._clock(step))
 
     def _copy(self, step: Copy) -> None:
         parallel = self._is_large(step.size_bytes)

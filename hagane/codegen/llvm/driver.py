@@ -31,11 +31,12 @@ class DriverTarget(Protocol):
 def driver_ir(target: DriverTarget) -> str:
     """The driver's module for a target: it defines the two entry points and imports from libc only."""
     declarations, pause = _pause(target.arch)
+    clock_declaration, clock = _clock(target.arch)
     parts = [
-        _DECLARATIONS + declarations,
+        _DECLARATIONS + declarations + clock_declaration,
         _wake(),
         _barrier(pause),
-        _execute(pause),
+        _execute(pause, clock),
         _flushing(target.arch),
         _run(),
         _worker(pause),
@@ -50,6 +51,14 @@ def _pause(arch: str) -> tuple[str, str]:
     if arch == "aarch64":
         return "declare void @llvm.aarch64.hint(i32)\n", "call void @llvm.aarch64.hint(i32 1)"
     return "", 'fence syncscope("singlethread") seq_cst'
+
+
+def _clock(arch: str) -> tuple[str, str]:
+    """The declaration and the call of a counter of constant rate that any process may read."""
+    if arch == "aarch64":
+        declaration = 'declare i64 @llvm.read_volatile_register.i64(metadata)\n!0 = !{!"cntvct_el0"}\n'
+        return declaration, "call i64 @llvm.read_volatile_register.i64(metadata !0)"
+    return "declare i64 @llvm.readcyclecounter()\n", "call i64 @llvm.readcyclecounter()"
 
 
 _DECLARATIONS = """
@@ -281,7 +290,26 @@ paused:
 """
 
 
-def _instructions(pause: str) -> list[str]:
+_CLOCK = """
+  $now = {clock}
+  $last = load i64, ptr %lastp
+  store i64 $now, ptr %lastp
+  $starts = icmp eq i64 $cell, 0
+  br i1 $starts, label %clock.over, label %clock.count
+clock.count:
+  $ticksp = inttoptr i64 $cell to ptr
+  $ticks = load i64, ptr $ticksp, align 8
+  $passed = sub i64 $now, $last
+  $ticks1 = add i64 $ticks, $passed
+  store i64 $ticks1, ptr $ticksp, align 8
+  $turnsp = getelementptr i64, ptr $ticksp, i64 1
+  $turns = load i64, ptr $turnsp, align 8
+  $turns1 = add i64 $turns, 1
+  store i64 $turns1, ptr $turnsp, align 8
+"""
+
+
+def _instructions(pause: str, clock: str) -> list[str]:
     into = "  $to = inttoptr i64 $dst to ptr\n"
     source = "  $from = inttoptr i64 $src to ptr\n"
     part = "  $to = inttoptr i64 $to0 to ptr\n"
@@ -306,19 +334,22 @@ def _instructions(pause: str) -> list[str]:
             Op.COUNTER_STORE, load + "  $ap = inttoptr i64 $address to ptr\n  store i64 $c, ptr $ap, align 8"
         ),
         _block(Op.PAUSE, _PAUSES.format(pause=pause)),
+        _only_first(Op.CLOCK, _CLOCK.format(clock=clock)),
     ]
 
 
-def _execute(pause: str) -> str:
+def _execute(pause: str, clock: str) -> str:
     cases = "\n".join(f"    i64 {op.value}, label %{op.name.lower()}" for op in Op if op is not Op.END)
     return f"""
 define internal void @hagane_execute(ptr %pool, ptr %job, i64 %tid, i64 %nth) noinline {{
 entry:
   %pc = alloca i64
   %parityp = alloca i64
+  %lastp = alloca i64
   %counters = alloca [{abi.MAX_COUNTERS} x i64]
   store i64 {abi.HEADER_WORDS}, ptr %pc
   store i64 0, ptr %parityp
+  store i64 0, ptr %lastp
 {_word("scratchp", abi.JOB_SCRATCH, "%job")}
 {_word("stridep", abi.JOB_SCRATCH_STRIDE, "%job")}
   %scratch0 = load i64, ptr %scratchp, align 8
@@ -337,7 +368,7 @@ step:
   switch i64 %op, label %end [
 {cases}
   ]
-{chr(10).join(_instructions(pause))}
+{chr(10).join(_instructions(pause, clock))}
 }}
 """
 
