@@ -7,6 +7,7 @@ from hagane.codegen.llvm.compile import CompileOptions
 from hagane.codegen.llvm.driver import driver_ir
 from hagane.codegen.llvm.link import Blob, link
 from hagane.codegen.llvm.pool import CompilePool
+from hagane.core.errors import InternalError
 from hagane.core.targets import CpuTarget
 from hagane.lower.kernels import Kernel, KernelLibrary
 from hagane.plan import abi
@@ -33,22 +34,28 @@ class Compiler:
         """An empty library of kernels that shares with the others of the build what was emitted."""
         return KernelLibrary(self.target, self._emitted)
 
-    def objects(self, kernels: list[Kernel]) -> list[bytes]:
-        """The object of each kernel, compiled if it is new, big ones first."""
+    def failing(self, kernels: list[Kernel]) -> dict[str, InternalError]:
+        """Compiles those kernels that are new, big ones first; gives the errors of those that can't be."""
         new = {k.name: k for k in kernels if k.name not in self._objects}
         ordered = sorted(new.values(), key=lambda k: -len(k.source))
         futures = [
             (k.name, self._pool.submit(k.source, self.target, CompileOptions(misched=k.misched)))
             for k in ordered
         ]
+        errors: dict[str, InternalError] = {}
         for done, (name, future) in enumerate(futures):
             report(self._options, "compile", done, len(futures))
-            self._objects[name] = future.result()
-        return [self._objects[k.name] for k in kernels]
+            try:
+                self._objects[name] = future.result()
+            except InternalError as error:
+                errors[name] = error
+        return errors
 
     def blob(self, kernels: list[Kernel]) -> Blob:
-        """All kernels and the driver, linked."""
-        objects = self.objects(kernels)
+        """All kernels and the driver, linked. Raises: InternalError for a kernel that can't be compiled."""
+        for error in self.failing(kernels).values():
+            raise error
+        objects = [self._objects[k.name] for k in kernels]
         if "" not in self._objects:
             self._objects[""] = self._pool.submit(driver_ir(self.target), self.target).result()
         exports = [*(k.name for k in kernels), abi.RUN_SYMBOL, abi.WORKER_SYMBOL]

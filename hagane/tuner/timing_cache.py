@@ -6,7 +6,9 @@ versions and lines that can't be read are kept out, never an error: a cache only
 
 from __future__ import annotations
 
+import math
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -55,10 +57,15 @@ class TimingCache:
         known = self.times.setdefault((setting, key), {})
         known[candidate] = min(us, known.get(candidate, us))
 
+    def records(self, setting: Setting, key: str) -> Mapping[str, float]:
+        """What is known of a region: microseconds by candidate, inf for those that can't run."""
+        return self.times.get((setting, key), {})
+
     def best(self, setting: Setting, key: str) -> str | None:
         """The fastest candidate known for a region; ties go to the first by name."""
-        known = self.times.get((setting, key))
-        return min(known, key=lambda c: (known[c], c)) if known else None
+        known = self.records(setting, key)
+        best = min(known, key=lambda c: (known[c], c), default=None)
+        return None if best is None or math.isinf(known[best]) else best
 
     def merge(self, other: TimingCache) -> None:
         """Takes in all records of another cache."""

@@ -1,6 +1,5 @@
 from pathlib import Path
 
-from hagane.tuner.search import Problem, search
 from hagane.tuner.timing_cache import Setting, TimingCache
 
 SETTING = Setting("cpu:x86-64-v4", 2, "hagane-0")
@@ -38,26 +37,9 @@ def test_another_setting_is_another_record() -> None:
     assert cache.best(Setting(SETTING.target, 1, SETTING.generator), "k") is None
 
 
-def _problem(key: str, weight: float, times: dict[str, float | None], log: list[str]) -> Problem[str]:
-    def measure(candidates):  # type: ignore[no-untyped-def]
-        log.append(key)
-        return [times[c] for c in candidates]
-
-    return Problem(key, weight, {name: name for name in times}, measure)
-
-
-def test_search_takes_the_fastest_and_the_heaviest_first() -> None:
-    log: list[str] = []
-    problems = [_problem("a", 1, {"x": 5.0, "y": 3.0}, log), _problem("b", 9, {"x": 1.0, "y": None}, log)]
-    chosen = search(problems, TimingCache(), SETTING, 10.0, lambda done, total: None)
-    assert (chosen, log) == ({"a": "y", "b": "x"}, ["b", "a"])
-
-
-def test_search_measures_nothing_without_time_and_nothing_twice() -> None:
-    log: list[str] = []
+def test_what_can_not_run_is_never_the_best() -> None:
     cache = TimingCache()
-    problem = _problem("a", 1, {"x": 5.0, "y": 3.0}, log)
-    assert search([problem], cache, SETTING, 0.0, lambda done, total: None) == {}
-    search([problem], cache, SETTING, 10.0, lambda done, total: None)
-    assert search([problem], cache, SETTING, 10.0, lambda done, total: None) == {"a": "y"}
-    assert log == ["a"]
+    cache.add(SETTING, "k", "x", float("inf"))
+    assert cache.best(SETTING, "k") is None
+    cache.add(SETTING, "k", "y", 3.0)
+    assert cache.best(SETTING, "k") == "y"
