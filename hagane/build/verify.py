@@ -1,8 +1,9 @@
 """Verified builds: every region's kernels against the interpreter, at several shapes and on hard inputs.
 
-A region that is off is demoted to the generic kernel and reported by the model's node names; one that is off
-even then fails the build. The tolerance follows the conditioning of the region on the inputs at hand: what a
-relative change of its inputs by 2^-20 does to the result, plus 2^-20 of the largest value.
+A region that is off is demoted to the next tactic, the generic kernel last, and reported by the model's node
+names; one that is off even then fails the build. The tolerance follows the conditioning of the region on the
+inputs at hand: what a relative change of its inputs by 2^-20 does to the result, plus 2^-20 of the largest
+value.
 """
 
 from __future__ import annotations
@@ -74,7 +75,8 @@ def _demote(findings: list[Finding], regions: Mapping[str, Region], choices: Cho
     for finding in findings:
         region = regions[finding.key]
         tactic = choices(region)[0].name
-        if not choices.demote(region):
+        following = choices.demote(region)
+        if following is None:
             raise BuildError(
                 f"the kernels of a region give wrong results: {finding.what}",
                 where={"node": finding.nodes},
@@ -82,7 +84,7 @@ def _demote(findings: list[Finding], regions: Mapping[str, Region], choices: Cho
                 next_step="please report the model; hagane.build(..., fuse=False) may avoid the fault",
             )
         logger.warning(
-            "%s: the %s kernel is off (%s); the generic one is used", finding.nodes, tactic, finding.what
+            "%s: the %s kernel is off (%s); %s is used", finding.nodes, tactic, finding.what, following.name
         )
         again[finding.key] = region
     return again
