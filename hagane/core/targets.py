@@ -49,6 +49,19 @@ class CpuTarget:
         return f"{'x86_64' if self.arch in _X86_LEVELS else 'aarch64'}-unknown-linux-gnu"
 
 
+@dataclass(frozen=True)
+class CudaTarget:
+    """An NVIDIA GPU by its compute capability: 90 for sm90."""
+
+    capability: int
+
+    def __str__(self) -> str:
+        return f"cuda:sm{self.capability}"
+
+
+CUDA_CAPABILITIES = (80, 86, 89, 90, 100, 120)
+
+
 @cache
 def _cpu_flags() -> frozenset[str]:
     try:

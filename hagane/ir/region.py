@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from hagane.core.errors import InternalError
-from hagane.core.symbolic import Expr, Sym
+from hagane.core.symbolic import Expr, Sym, sym
 from hagane.ir.graph import Array, Graph, Node, Type, Value
 from hagane.ir.registry import OpDef, op_def, register
 from hagane.ir.scalar import Acc, Axis, Index, Lit, Load, Scalar, lit
@@ -94,6 +94,22 @@ def index_symbol(name: str, extent: Expr) -> Expr:
     top = extent.bounds()[1]
     hi = None if top is None else max(top - 1, 0)
     return Expr([((Sym(name, 0, hi, 1, extent),), 1)])
+
+
+def region_symbols(region: Region) -> tuple[Expr, ...]:
+    """All symbols that the region's shapes and attributes mention, sorted by name."""
+    nodes = region.body.nodes
+    exprs = [d for v in (*region.operands, *region.outputs) for d in v.shape]
+    exprs += [d for node in nodes for v in node.outputs for d in v.shape]
+    exprs += [e for node in nodes for a in node.attrs.values() for e in _exprs(a)]
+    found = {s.name: s for e in exprs for s in e.symbols()}
+    return tuple(sym(s.name, s.lo, s.hi, s.multiple, s.bound) for _, s in sorted(found.items()))
+
+
+def _exprs(attribute: object) -> list[Expr]:
+    if isinstance(attribute, Expr):
+        return [attribute]
+    return [e for part in attribute for e in _exprs(part)] if isinstance(attribute, tuple) else []
 
 
 class _Inliner:

@@ -8,29 +8,12 @@ from hagane.codegen.llvm import Function, Module, Value
 from hagane.core.errors import InternalError
 from hagane.core.symbolic import Call, Expr, Sym, sym
 from hagane.ir.graph import Value as Tensor
-from hagane.ir.region import Region
 
 
 def dim_symbols(tensors: Sequence[Tensor]) -> tuple[Expr, ...]:
     """The symbols of the tensors' shapes, sorted by name: what a kernel over them takes as dims."""
     found = {s.name: s for t in tensors for d in t.shape for s in d.symbols()}
     return tuple(sym(s.name, s.lo, s.hi, s.multiple, s.bound) for _, s in sorted(found.items()))
-
-
-def region_symbols(region: Region) -> tuple[Expr, ...]:
-    """All symbols that the region's shapes and attributes mention, sorted by name."""
-    nodes = region.body.nodes
-    exprs = [d for v in (*region.operands, *region.outputs) for d in v.shape]
-    exprs += [d for node in nodes for v in node.outputs for d in v.shape]
-    exprs += [e for node in nodes for a in node.attrs.values() for e in _exprs(a)]
-    found = {s.name: s for e in exprs for s in e.symbols()}
-    return tuple(sym(s.name, s.lo, s.hi, s.multiple, s.bound) for _, s in sorted(found.items()))
-
-
-def _exprs(attribute: object) -> list[Expr]:
-    if isinstance(attribute, Expr):
-        return [attribute]
-    return [e for part in attribute for e in _exprs(part)] if isinstance(attribute, tuple) else []
 
 
 class Scope:

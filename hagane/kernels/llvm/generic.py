@@ -15,10 +15,10 @@ from hagane.core.dtypes import DType
 from hagane.core.errors import HaganeError
 from hagane.core.symbolic import Expr, const, product, sym
 from hagane.core.targets import CpuTarget
-from hagane.ir.region import Region
+from hagane.ir.region import Region, region_symbols
 from hagane.ir.scalar import Guard, IndexValue, LetIndex, Lit, Reduce, Scalar, children
 from hagane.kernels.llvm.boxes import build_nests
-from hagane.kernels.llvm.frame import Frame, region_symbols
+from hagane.kernels.llvm.frame import Frame
 from hagane.kernels.llvm.halo import zero_halo
 from hagane.kernels.llvm.nest import Loop, Nest, choose_vector, vectorises
 from hagane.kernels.llvm.reducing import emit_reduce, emit_row_reduce
