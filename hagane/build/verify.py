@@ -23,6 +23,7 @@ from hagane.core.errors import BuildError, RunError
 from hagane.ir import interpreter
 from hagane.ir.graph import Array, Graph
 from hagane.ir.region import Region
+from hagane.kernels.tactic import Lowering
 from hagane.runtime.session import Session
 
 logger = logging.getLogger(__name__)
@@ -61,7 +62,9 @@ def verify_graph(
         for number, (key, alone, session) in enumerate(zip(pending, plans, opened, strict=True)):
             report(options, "verify", number, len(plans))
             with session:
-                finding, checked = _check(key, alone, session, options.verify)
+                tactic, params = choices(alone.region)
+                lowering = tactic.lower(alone.region, choices.target, params)
+                finding, checked = _check(key, alone, lowering, session, options.verify)
             records.append(f"{key} {alone.plan.regions[-1].tactic} {'off' if finding else 'ok'} {checked}")
             if finding is not None:
                 findings.append(finding)
@@ -90,7 +93,9 @@ def _demote(findings: list[Finding], regions: Mapping[str, Region], choices: Cho
     return again
 
 
-def _check(key: str, alone: Alone, session: Session, level: str) -> tuple[Finding | None, int]:
+def _check(
+    key: str, alone: Alone, lowering: Lowering, session: Session, level: str
+) -> tuple[Finding | None, int]:
     """The first fault found, and the number of runs compared."""
     runs = 0
     shapes = 0
@@ -98,13 +103,13 @@ def _check(key: str, alone: Alone, session: Session, level: str) -> tuple[Findin
         if shapes == NUM_DIMS[level]:
             break
         for seed, kind in enumerate(KINDS[level]):
-            if kind == "special" and _spreads_nan(alone):
+            if kind == "special" and lowering.spreads_nan:
                 continue
             feed = region_feed(alone, dims, kind, seed)
             want = _reference(alone.graph, feed)
             if want is None:  # these dims don't fit each other
                 break
-            fault = _compare(session.run(feed), *want)
+            fault = _compare(session.run(feed), *want, SLACK * lowering.error_factor)
             runs += 1
             if fault is not None:
                 where = f"{fault} on {kind} inputs" + (f" with {dims}" if dims else "")
@@ -112,11 +117,6 @@ def _check(key: str, alone: Alone, session: Session, level: str) -> tuple[Findin
         else:
             shapes += 1
     return None, runs
-
-
-def _spreads_nan(alone: Alone) -> bool:
-    """Winograd's transforms spread a NaN over the tile around it."""
-    return any("winograd" in info.tactic for info in alone.plan.regions)
 
 
 def _reference(graph: Graph, feed: Mapping[str, Array]) -> tuple[dict[str, Array], dict[str, Array]] | None:
@@ -128,9 +128,11 @@ def _reference(graph: Graph, feed: Mapping[str, Array]) -> tuple[dict[str, Array
     return want, interpreter.run(graph, {name: _nudged(array) for name, array in feed.items()})
 
 
-def _compare(got: Mapping[str, Array], want: Mapping[str, Array], moved: Mapping[str, Array]) -> str | None:
+def _compare(
+    got: Mapping[str, Array], want: Mapping[str, Array], moved: Mapping[str, Array], slack: float
+) -> str | None:
     for name, expected in want.items():
-        fault = _fault(got[name], expected, moved[name])
+        fault = _fault(got[name], expected, moved[name], slack)
         if fault is not None:
             return fault
     return None
@@ -145,7 +147,7 @@ def _nudged(array: Array) -> Array:
     return nudged
 
 
-def _fault(got: Array, want: Array, moved: Array) -> str | None:
+def _fault(got: Array, want: Array, moved: Array, slack: float) -> str | None:
     if got.shape != want.shape:
         return f"the shape is {list(got.shape)} for {list(want.shape)}"
     if not from_numpy(want.dtype).is_float:
@@ -160,7 +162,7 @@ def _fault(got: Array, want: Array, moved: Array) -> str | None:
     unit = float(np.finfo(want.dtype).eps) if want.dtype.kind == "f" else 2.0**-7
     moves = np.abs(c[steady] - b[steady])
     typical = float(np.sqrt(np.mean(moves**2))) if moves.size else 0.0
-    bound = SLACK * (moves + typical) + max(STEP, unit) * (scale + np.abs(b[steady])) + 1e-30
+    bound = slack * (moves + typical) + max(STEP, unit) * (scale + np.abs(b[steady])) + 1e-30
     with np.errstate(invalid="ignore"):
         error = np.abs(a[steady] - b[steady])
     bad = ~(error <= bound)

@@ -75,15 +75,21 @@ class KernelLaunch:
 
 @dataclass(frozen=True)
 class Lowering:
-    """A region as launches in order, with a barrier after each; sizes in bytes."""
+    """A region as launches in order, with a barrier after each; sizes in bytes.
+
+    error_factor: how much larger the rounding error may be than that of plain sums. spreads_nan: a NaN or
+    infinity reaches outputs beside those that depend on it.
+    """
 
     launches: tuple[KernelLaunch, ...]
     temporaries: tuple[Expr, ...] = ()
     scratch_bytes: Expr = field(default_factory=lambda: const(0))
+    error_factor: float = 1.0
+    spreads_nan: bool = False
 
 
 class Tactic(Protocol):
-    """One way to compute regions of some kind. `accumulation`: see the design's numerics."""
+    """One way to compute regions of some kind."""
 
     name: str
 
