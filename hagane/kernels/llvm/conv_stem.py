@@ -24,6 +24,10 @@ from hagane.kernels.tactic import Argument, Input, KernelLaunch, Layouts, Loweri
 _MOST_CHANNELS = 4
 
 
+# columns of a kernel that are summed by themselves: spectrograms have hundreds in a row
+_PART_TAPS = 64
+
+
 class ConvStem:
     """See the module."""
 
@@ -196,7 +200,13 @@ class _Kernel:
         with f.loop(0, problem.in_channels) as channel, f.loop(*rows) as r:
             line = (channel * problem.kernel[0] + r) * self.row_bytes
             taps = channel * plane_taps + r * row_taps
-            tile.add_tap(source, weights, f.const("i64", width), Tap(line, taps), channels)
+
+            def add(first: Value | int, end: Value | int, line: Value = line, taps: Value = taps) -> None:
+                number = f.const("i64", 0) + first
+                place = Tap(line + number * channels.element_bytes, taps + number * self.vector_bytes)
+                tile.add_tap(source, weights, f.const("i64", 0) + end - number, place, channels)
+
+            tile.sum_in_parts(width, _PART_TAPS, add)
         writer = self.writeback.tile(*at)
         for p in range(size):
             for v in range(vectors):

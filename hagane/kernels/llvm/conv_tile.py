@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 from hagane.codegen.llvm import Function, Type, Value, Var
 from hagane.kernels.llvm.conv_problem import ConvProblem
 
 F32_BYTES = 4
+# terms of a partial sum, and up to how many a sum stays in one
+_PART_DEPTH, _LONG_DEPTH = 96, 160
 
 
 @dataclass(frozen=True)
@@ -63,15 +66,42 @@ class Tile:
     def accumulate(
         self, x: Value, w: Value, channels: Channels, taps: Callable[[Value, Value, Value], None]
     ) -> None:
-        """Loops over blocks of input channels; taps(x, w, count) then adds that block's taps."""
+        """Loops over blocks of input channels; taps(x, w, count) then adds that block's taps.
+
+        A long sum is one of partial sums, each of some blocks: its rounding error grows with the square root
+        of the length then, rather than with the length.
+        """
+        f = self.f
         blocks = -(-channels.count // channels.lanes)
         rest = channels.count % channels.lanes
-        with self.f.loop(0, blocks) as block:
-            count = self.f.const("i64", channels.lanes)
-            if rest:
-                count = self.f.select(block.eq(blocks - 1), self.f.const("i64", rest), count)
-            x_block = self.f.ptr(x, block * channels.block_bytes)
-            taps(x_block, self.f.ptr(w, block * channels.weight_block_bytes), count)
+
+        def add(first: Value | int, end: Value | int) -> None:
+            with f.loop(first, end) as block:
+                count = f.const("i64", channels.lanes)
+                if rest:
+                    count = f.select(block.eq(blocks - 1), f.const("i64", rest), count)
+                x_block = f.ptr(x, block * channels.block_bytes)
+                taps(x_block, f.ptr(w, block * channels.weight_block_bytes), count)
+
+        self.sum_in_parts(blocks, _blocks_of_part(blocks, channels), add)
+
+    def sum_in_parts(self, steps: int, part: int, add: Callable[[Value | int, Value | int], None]) -> None:
+        """add(first, end) adds steps to the sums; each `part` of them are summed by themselves first."""
+        f = self.f
+        if part >= steps:
+            add(0, steps)
+            return
+        totals = f.stack(len(self.pixels) * self.vectors * self.type.nbytes)
+        places = [(var, k * self.type.nbytes) for k, var in enumerate(chain(*self.sums))]
+        for var, place in places:
+            f.store(var.value, totals, place)
+        with f.loop_nonempty(0, steps, part) as first:
+            for var, _ in places:
+                var.set(f.const(self.type, 0.0))
+            add(first, first + part if steps % part == 0 else f.imin(first + part, steps))
+            for var, place in places:
+                var.set(f.load(self.type, totals, place) + var.value)
+                f.store(var.value, totals, place)
 
     def add_tap(self, x: Value, w: Value, count: Value, tap: Tap, channels: Channels) -> None:
         """Adds one kernel tap for one block of input channels, in a loop of its own.
@@ -108,6 +138,15 @@ class Tile:
         for p in live:
             for var, value in zip(self.sums[p], sums[p], strict=True):
                 var.set(value)
+
+
+def _blocks_of_part(blocks: int, channels: Channels) -> int:
+    """Blocks of input channels in a partial sum: all parts about alike; all blocks if the sum isn't long."""
+    terms = channels.weight_block_bytes // (channels.lanes * F32_BYTES)
+    if blocks * terms <= _LONG_DEPTH:
+        return blocks
+    parts = min(round(blocks * terms / _PART_DEPTH), blocks)
+    return -(-blocks // parts)
 
 
 def kernel_rows(

@@ -19,7 +19,7 @@ F32_BYTES = 4
 _CHAINS_TO_FILL = 8
 _MAX_ROWS = 14
 # steps of a partial sum, and up to how many a sum stays in one
-_PART_DEPTH, _LONG_DEPTH = 256, 384
+_PART_DEPTH, _LONG_DEPTH = 128, 192
 _LINE_BYTES = 64
 
 

@@ -60,6 +60,13 @@ _EXP2M1_64 = (
     1.017803866880174e-07, 7.07141007772907e-09, 4.455723064998572e-10,
 )  # fmt: skip
 
+# (tanh(x) / x - 1) / x^2 of x^2, for |x| <= 0.625; relative to tanh 2^-27.1
+_TANH_NEAR = 0.625
+_TANH_32 = (
+    -0.3333328068256378, 0.13331399857997894, -0.053736649453639984, 0.020630165934562683,
+    -0.005695920903235674,
+)  # fmt: skip
+
 
 def exp(x: Value) -> Value:
     """e to the x."""
@@ -115,9 +122,24 @@ def exp2m1_of_negative(a: Value, b: Value | float) -> Value:
 
 def tanh(x: Value) -> Value:
     """The hyperbolic tangent."""
-    # with m = e^(-2|x|) - 1 it is -m / (m + 2); one part in 2^26 (2^55) away from 1, it is 1
+    return _tanh_32(x) if is_single(x) else _tanh_64(x)
+
+
+def _tanh_32(x: Value) -> Value:
+    """A polynomial near zero; elsewhere 1 - 2 / (e^(2|x|) + 1), where the second part is at most 0.45."""
     f = x.f
-    m = exp2m1_of_negative(f.fmin(f.abs(x), 9.1 if is_single(x) else 19.1), -2 * _LOG2E)
+    a = f.abs(x)
+    square = a * a
+    near = f.fma(a * square, polynomial(square, _TANH_32), a)
+    z = exp_of_clamped(f.fmax(a * -2.0, -104.0))
+    far = 1.0 - divide(z + z, z + 1.0)
+    return with_sign(f.select(a.lt(_TANH_NEAR), near, far), x)
+
+
+def _tanh_64(x: Value) -> Value:
+    # with m = e^(-2|x|) - 1 it is -m / (m + 2); one part in 2^55 away from 1, it is 1
+    f = x.f
+    m = exp2m1_of_negative(f.fmin(f.abs(x), 19.1), -2 * _LOG2E)
     return with_sign(divide(m, m + 2.0), x)
 
 
