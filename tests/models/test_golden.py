@@ -57,7 +57,7 @@ def _allowed(engine: Engine, reference: np.ndarray, peer: np.ndarray) -> float:
     return bound * (4 if winograd else 1)
 
 
-# Models whose errors exceed the design's bound by the factor given. Their outputs are still held to COARSE and
+# Models whose errors exceed the design's bound by the factor given. Outputs are still held to COARSE and
 # their tasks to the right result. Here logits of 33, whose last bit is 4e-6, decide between probabilities.
 ABOVE_BOUND = {"ppocrv6_rec_small": 1.8}
 COARSE = 2.0**-10
