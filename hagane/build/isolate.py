@@ -5,7 +5,7 @@ from __future__ import annotations
 from hagane.core.dtypes import DType
 from hagane.core.symbolic import Expr, Sym
 from hagane.ir.graph import Graph, Node, Type, Value
-from hagane.ir.region import Region
+from hagane.ir.region import Region, region_symbols
 from hagane.passes.choose_layouts import copy_region
 
 
@@ -50,7 +50,5 @@ def _copied(inner: Value, value: Value, graph: Graph, names: set[str]) -> Value:
 
 
 def symbols_of(region: Region) -> list[Sym]:
-    """The symbols of all shapes in the region, by name."""
-    values = [*region.operands, *region.outputs, *(v for n in region.body.nodes for v in n.outputs)]
-    found = {s.name: s for v in values for d in v.shape for s in d.symbols()}
-    return [found[name] for name in sorted(found)]
+    """The symbols of all shapes and attributes in the region, by name."""
+    return [symbol for dim in region_symbols(region) if (symbol := dim.as_sym) is not None]

@@ -35,6 +35,7 @@ from hagane.plan.model import (
     Buffer,
     Constant,
     Copy,
+    Fill,
     If,
     Launch,
     Loop,
@@ -213,6 +214,8 @@ class ProgramWriter:
             steps.append(Copy(self._name(start), self._name(inner), _value_bytes(inner)))
         if cond is not None:
             steps.append(Copy(self._name(cond), self._name(turn), const(1)))
+        else:
+            steps.append(Fill(self._name(turn), const(1), 1))
         trip_count: Expr | None = None
         if trip is not None:
             elements = trip.elements

@@ -166,6 +166,14 @@ class Emitter(Builder):
         self._bound[x] = symbols
         return symbols
 
+    def count_true(self, x: Value, hint: str, limit: Expr) -> Expr:
+        """How many elements aren't zero, `limit` at most; bound before what has that extent."""
+        ones = self.cast(self.cast(x, DType.BOOL), DType.I64)
+        total = self.op("reduce_sum", ones, axes=tuple(range(x.rank)), keepdims=False)
+        bound = self.bound_elements(total, hint, limit)
+        assert bound is not None, "a scalar can always be bound"
+        return bound[0]
+
     def require_equal(self, pairs: Sequence[tuple[IntLike, IntLike]], message: str) -> None:
         """Makes the graph raise at run time unless each pair is equal. Raises: ShapeError if one can't be."""
         open_pairs = [(to_expr(a), to_expr(b)) for a, b in pairs if to_expr(a) != to_expr(b)]

@@ -16,6 +16,7 @@ from hagane.frontends.onnx.registry import converter
 from hagane.frontends.onnx.scope import Entry
 from hagane.ir.graph import Graph, Type, Value
 
+MOST_ROWS = 1 << 24  # "while" loops have a trip count beyond anything that memory holds
 MAX_WIDENINGS = 16  # rounds until the types of carried values stay as they are; two are usual
 
 
@@ -124,10 +125,60 @@ def looped(
             for k, (before, after) in enumerate(zip(types, graph.outputs[1:], strict=False))
         ]
         if widened == types:
-            return ctx.emit.ops("loop", count, cond, *carried, graphs={"body": graph})
+            return emit_loop(ctx, graph, count, cond, carried)
         ctx.importer.dims.restore(symbols)
         types = widened
     raise ShapeError(f"the shapes that {ctx.op_type} carries from trip to trip don't settle")
+
+
+def emit_loop(
+    ctx: NodeContext, body: Graph, count: Value | None, cond: Value | None, carried: list[Value]
+) -> list[Value]:
+    """The loop node. What it scans is carried, as a tensor with a row a trip, where their number is known.
+
+    A condition may end the loop before; only the rows of the trips made are the result then.
+    """
+    emit, scanned = ctx.emit, body.outputs[len(carried) + 1 :]
+    trips: Expr | None = None
+    if count is not None:
+        known = emit.bound_elements(emit.op("max", count, emit.scalar(0, DType.I64)), f"{ctx.name}_trips")
+        assert known is not None, "a scalar can always be bound"
+        trips, count = known[0], emit.reshape(emit.dims([known[0]]), ())
+    if not scanned or trips is None or not _have_room(body, carried, scanned, trips):
+        return emit.ops("loop", count, cond, *carried, graphs={"body": body})
+    inner = emit.nested(body)
+    body.outputs = body.outputs[: len(carried) + 1]
+    rows: list[Value] = []
+    position = inner.reshape(body.inputs[0], (1, 1))
+    for number, value in enumerate(scanned):
+        full = inner.input(f"rows{number}", Type(value.dtype, (trips, *value.shape)))
+        row = inner.unsqueeze(value, (0,))
+        body.outputs.append(inner.op("scatter_nd", full, position, row, reduction="none"))
+        rows.append(ctx.zeros(value.dtype, full.shape))
+    going = body.outputs[0]
+    if cond is None and going is body.inputs[1]:
+        return emit.ops("loop", count, None, *carried, *rows, graphs={"body": body})
+    made = inner.input("made", Type(DType.I64, ()))
+    body.outputs.append(inner.op("add", made, inner.scalar(1, DType.I64)))
+    *results, total = emit.ops(
+        "loop", count, cond, *carried, *rows, emit.scalar(0, DType.I64), graphs={"body": body}
+    )
+    last = emit.bound_elements(total, f"{ctx.name}_made", trips)
+    assert last is not None, "a scalar can always be bound"
+    stacked = [emit.slice(v, 0, 0, last[0]) for v in results[len(carried) :]]
+    return [*results[: len(carried)], *stacked]
+
+
+def _have_room(body: Graph, carried: Sequence[Value], scanned: Sequence[Value], trips: Expr) -> bool:
+    """True if a row for each trip can be allocated before: not too many, none changes its size."""
+    inside = _symbol_names(body.inputs) - _symbol_names(carried)
+    inside |= {name for n in body.nodes if n.op == "bind_symbols" for name in n.attrs["names"]}
+    few = not trips.is_const or trips.value < MOST_ROWS
+    return few and inside.isdisjoint(_symbol_names(scanned))
+
+
+def _symbol_names(values: Sequence[Value]) -> set[str]:
+    return {s.name for v in values for d in v.shape for s in d.symbols()}
 
 
 def widen(ctx: NodeContext, before: Type, after: Type, position: int) -> Type:

@@ -72,7 +72,7 @@ def non_max_suppression(ctx: NodeContext) -> Value:
     counts = emit.op("cumsum", emit.cast(kept, DType.I64), axis=2, exclusive=False, reverse=False)
     within = emit.op("le", counts, emit.cast(emit.reshape(limit, ()), DType.I64))
     kept = emit.op("and", kept, within)
-    selected = emit.fresh_symbol(f"{ctx.name}_selected", product(scores.shape))
+    selected = emit.count_true(kept, f"{ctx.name}_selected", product(scores.shape))
     places = emit.transpose(emit.op("nonzero", kept, count=selected), (1, 0))
     box = emit.unsqueeze(emit.op("gather_nd", order, places, batch_dims=0), (1,))
     return emit.concat([emit.slice(places, 1, 0, 2), box], 1)

@@ -91,7 +91,7 @@ def one_hot(ctx: NodeContext) -> Value:
 def nonzero(ctx: NodeContext) -> Value:
     """Positions of the elements that aren't zero; how many is known at run time."""
     x = ctx.input(0)
-    count = ctx.emit.fresh_symbol(f"{ctx.name}_count", product(x.shape))
+    count = ctx.emit.count_true(x, f"{ctx.name}_count", product(x.shape))
     return ctx.op("nonzero", x, count=count)
 
 
@@ -104,7 +104,7 @@ def compress(ctx: NodeContext) -> Value:
         x, axis = ctx.emit.reshape(x, (product(x.shape),)), 0
     else:
         axis = ctx.axis(number, x.rank)
-    count = ctx.emit.fresh_symbol(f"{ctx.name}_count", x.shape[axis])
+    count = ctx.emit.count_true(condition, f"{ctx.name}_count", x.shape[axis])
     return ctx.op("compress", x, condition, axis=axis, count=count)
 
 

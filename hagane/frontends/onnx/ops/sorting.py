@@ -45,7 +45,7 @@ def unique(ctx: NodeContext) -> list[Value]:
     first = emit.concat([start, changes], 0)
     group = emit.op("cumsum", emit.cast(first, DType.I64), axis=0, exclusive=False, reverse=False)
     group = emit.op("sub", group, emit.scalar(1, DType.I64))
-    count = emit.fresh_symbol(f"{ctx.name}_count", length)
+    count = emit.count_true(first, f"{ctx.name}_count", length)
     distinct = emit.op("compress", values, first, axis=0, count=count)
     places = emit.op("compress", order, first, axis=0, count=distinct.shape[0])
     inverse = emit.op(
