@@ -2,7 +2,8 @@
 
 q[B, H, S, D], k[B, G, T, D], v[B, G, T, Dv], mask or none -> [B, H, S, Dv]. Query head h reads key head
 h // (H/G). mask broadcasts to [B, H, S, T]: bool keeps where true, floats are added. causal: query s, which
-stands at position s + offset, sees the keys up to its own position. A query that sees no key gives zeros.
+stands at position s + offset, sees the keys up to its own position. A query that sees no key gives zeros, or
+with blind="nan" what softmax makes of it.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ import numpy as np
 
 from hagane.core.dtypes import DType
 from hagane.core.errors import ShapeError
-from hagane.core.symbolic import Expr, to_expr
+from hagane.core.symbolic import Expr, const, to_expr
 from hagane.ir.graph import Array, Node, Type
 from hagane.ir.registry import Attrs, OpDef, Sample, register
-from hagane.ir.scalar import Guard, Index, Read, Scalar, at_least, cast, fn, lit
+from hagane.ir.scalar import Guard, Index, Read, Scalar, at_least, below, cast, fn, lit
 from hagane.ops.loops import accumulator, loops
 from hagane.ops.shapes import broadcast_index, broadcast_shapes, require_same
 
@@ -84,7 +85,7 @@ def _define(node: Node, read: Read, index: Index, output: int) -> Scalar:
     key_head = index[1] if q.shape[1] == k.shape[1] else index[1] // (q.shape[1] // k.shape[1])
     over_max, over_sum, over_keys = (loops(index, [k.shape[2]], letter) for letter in "mkt")
     largest = over_max.reduce("max", _score(node, read, query, key_head, over_max.positions[0], wide))
-    nothing = fn("eq", largest, lit(wide, _MINUS_INFINITY), dtype=DType.BOOL)
+    nothing: Scalar = fn("eq", largest, lit(wide, _MINUS_INFINITY), dtype=DType.BOOL)
     shift = Guard(wide, nothing, lit(wide, 0), largest)
 
     def weight(key: Expr) -> Scalar:
@@ -94,7 +95,14 @@ def _define(node: Node, read: Read, index: Index, output: int) -> Scalar:
     (key,) = over_keys.positions
     value = cast(read(2, (index[0], key_head, key, index[3])), wide)
     summed = over_keys.reduce("sum", fn("mul", weight(key), value))
+    if blind_is_nan(node.attrs):
+        nothing = below(k.shape[2], const(1))
     return cast(fn("div", summed, Guard(wide, nothing, lit(wide, 1), total)), q.dtype)
+
+
+def blind_is_nan(attrs: Attrs) -> bool:
+    """True if a query whose keys are all masked gives NaN, as the softmax that it was written as does."""
+    return bool(attrs.get("blind", "zero") == "nan")
 
 
 def _attention(attrs: Attrs, q: Array, k: Array, v: Array, mask: Array | None = None) -> Array:
@@ -116,7 +124,8 @@ def _attention(attrs: Attrs, q: Array, k: Array, v: Array, mask: Array | None = 
         largest = scores.max(axis=1, keepdims=True, initial=-np.inf)
         weights = np.exp(scores - np.where(np.isneginf(largest), 0, largest))
         total = weights.sum(axis=1, keepdims=True)
-        y[b, h] = weights / np.where(np.isneginf(largest), 1, total) @ v[b, h // per_group]
+        nothing = np.isneginf(largest) & (not blind_is_nan(attrs))
+        y[b, h] = weights / np.where(nothing, 1, total) @ v[b, h // per_group]
     return y
 
 
@@ -138,6 +147,7 @@ def _samples() -> Iterable[Sample]:
     keep = rng.uniform(0, 1, (5, 9)) < 0.6
     keep[2] = False
     yield Sample((*qkv(2, 2, 5, 9), keep), attrs)
+    yield Sample((*qkv(2, 2, 5, 9), keep), attrs | {"blind": "nan"})
     yield Sample((*qkv(2, 2, 5, 9), x(2, 1, 1, 9)), attrs | {"causal": True})
     yield Sample((*qkv(2, 2, 5, 9), x(2, 5, 9)), attrs | {"softcap": 1.5})
     half = [a.astype(np.float16) for a in qkv(2, 1, 4, 6)]

@@ -56,6 +56,7 @@ class _Match:
     masks: list[Value] = field(default_factory=list)
     keep: Value | None = None
     flipped: bool = False
+    blind: str = "nan"  # what a row gives that is hidden as a whole
     nodes: list[Node] = field(default_factory=list)
 
 
@@ -137,6 +138,7 @@ def _weights(softmax: Node, users: Users, outputs: set[Value], match: _Match) ->
         if pick.input(2) is not weights or users.get(test.output) != [pick] or weights in outputs:
             return None
         match.nodes += [test, pick]
+        match.blind = "zero"
         weights = pick.output
     node = _only_reader(weights, users, outputs)
     if node is not None and node.op == "transpose" and node.attrs["perm"] == _swap(weights.rank):
@@ -220,7 +222,7 @@ def _region(match: _Match, mask: Value | None, names: set[str]) -> Node:
     v = body.op("transpose", v, perm=swap) if match.flipped else v
     scale = match.scale * views[0].scale * views[1].scale
     inside = None if mask is None else inner(mask)
-    y = body.op("attention", q, k, v, inside, scale=scale, causal=False, softcap=None)
+    y = body.op("attention", q, k, v, inside, scale=scale, causal=False, softcap=None, blind=match.blind)
     y = body.op("transpose", y, perm=swap) if match.flipped else y
     product = next(n for n in reversed(match.nodes) if n.op == "matmul")
     if product.output.rank < 4:

@@ -12,6 +12,7 @@ from hagane.ir.region import Region, index_symbol, output_axes
 from hagane.ir.scalar import Acc, Axis, Guard, Index, Scalar, at_least, cast, fn, lit
 from hagane.kernels.llvm.gemm_epilogue import Epilogue
 from hagane.kernels.llvm.gemm_index import Access, access, sym_of
+from hagane.ops.attention import blind_is_nan
 from hagane.ops.shapes import broadcast_index
 
 KEY, GROUP = "$key", "$group"
@@ -24,7 +25,7 @@ class AttentionProblem:
 
     q: rows are queries, steps the head's elements; k: rows are keys; v: rows are its columns, steps are keys.
     score: what goes into the softmax, over Acc, the product of a query and the key KEY. seen: one past the
-    last key that a causal query sees, over the row's symbol; None if it sees all.
+    last key that a causal query sees, over the row's symbol; None if it sees all. blind_is_nan: see the op.
     """
 
     region: Region
@@ -41,6 +42,7 @@ class AttentionProblem:
     score: Scalar
     seen: Expr | None
     epilogue: Epilogue
+    blind_is_nan: bool
 
 
 def attention_problem(region: Region) -> AttentionProblem | None:
@@ -71,6 +73,7 @@ def attention_problem(region: Region) -> AttentionProblem | None:
     return AttentionProblem(
         region, batch, heads, rows, k.shape[2], k.shape[1], q.shape[3].value, v.shape[3].value,
         q_access, k_access, v_access, _score(region, anchor, index, key), seen, epilogue,
+        blind_is_nan(anchor.attrs),
     )  # fmt: skip
 
 

@@ -288,7 +288,7 @@ class AttentionWriter:
                 f.store(summed, self.results, at)
 
     def _finish(self, scope: Scope, first: Value, height: Value) -> None:
-        """Divides by the sum of weights; rows that saw no key stay zero."""
+        """Divides by the sum of weights, 0 for rows that saw no key: they stay zero, or become NaN."""
         f, problem, tiles = self.f, self.problem, self.tiles
         tile, width = tiles.values, tiles.out_bytes(problem)
         kind = Type("f32", tile.lanes)
@@ -302,7 +302,10 @@ class AttentionWriter:
             with f.loop(0, height) as r:
                 largest = f.load("f32", self.largest, r * F32_BYTES)
                 total = f.load("f32", self.total, r * F32_BYTES)
-                divisor = f.select(largest.eq(MINUS_INFINITY), f.const("f32", 1.0), total)
+                blind = largest.eq(MINUS_INFINITY)
+                if problem.blind_is_nan:
+                    blind = scope.expr(problem.num_keys).eq(0)
+                divisor = f.select(blind, f.const("f32", 1.0), total)
                 inverse = f.broadcast(f.const("f32", 1.0) / divisor, tile.lanes)
                 positions = inner.child()
                 positions.bind(problem.rows.sym.name, first + r)
