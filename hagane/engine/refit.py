@@ -24,7 +24,8 @@ def refit(
 ) -> EngineImage:
     """The engine with other values of some weights, by their names in the model; written to `out` if given.
 
-    Raises: EngineError if a weight doesn't exist, or has another dtype or shape.
+    Raises: EngineError if a weight doesn't exist, has another dtype or shape, or such values that the builder
+    may have simplified the network by them.
     """
     image = engine if isinstance(engine, EngineImage) else read_engine(engine)
     for name, value in weights.items():
@@ -65,3 +66,22 @@ def _check(image: EngineImage, name: str, value: Array) -> None:
             f"weight {name} is {known.dtype}{list(known.shape)}, given {value.dtype}{list(value.shape)}",
             next_step="convert it first; a refit can't change dtypes or shapes",
         )
+    reason = _why_frozen(known)
+    if reason:
+        raise EngineError(
+            f"weight {name} can't be replaced: {reason}",
+            where={"weight": f"{name}: {known.dtype}{list(known.shape)}"},
+            next_step="build the engine anew with the new weight",
+        )
+
+
+def _why_frozen(values: Array) -> str:
+    """Why passes may have looked at the values, or nothing: x * 1 is x, a division by 4 a product ..."""
+    if values.dtype.kind in "biu":
+        return "integers and bools decide shapes, positions and branches"
+    wide = np.asarray(values, np.float64)
+    if wide.size == 0 or np.all(wide == wide.flat[0]):
+        return "it holds one number everywhere, by which the builder may have simplified the network"
+    if np.all(np.abs(np.frexp(wide)[0]) == 0.5):
+        return "it holds powers of two, by which the builder may have turned divisions into products"
+    return ""

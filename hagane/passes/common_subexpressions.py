@@ -10,7 +10,7 @@ from hagane.ir.graph import Graph, Node, Value, join_locs
 from hagane.ir.registry import op_def
 
 KEPT_KINDS = ("control", "region", "host")
-MAX_HASHED_BYTES = 1 << 16  # larger constants are compared by identity: equal big weights are rare
+MAX_HASHED_BYTES = 1 << 16  # larger constants are compared by identity: equal big ones are rare
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,10 @@ class MergeCommonSubexpressions:
 def _key(value: Value | None) -> Any:
     if value is None or value.data is None:
         return value
-    if value.data.nbytes <= MAX_HASHED_BYTES and value.data.dtype != object:
+    # floats that differ among themselves are weights: a refit may change one of two that are equal now
+    is_weight = (
+        value.dtype.is_float and value.data.size > 1 and bool((value.data != value.data.flat[0]).any())
+    )
+    if value.data.nbytes <= MAX_HASHED_BYTES and value.data.dtype != object and not is_weight:
         return (str(value.type), content_hash(value.data.tobytes()))
     return value
