@@ -8,6 +8,7 @@ import numpy as np
 
 from hagane.core.dtypes import DType, from_numpy
 from hagane.core.errors import HaganeError
+from hagane.core.symbolic import Expr, provably_nonneg
 from hagane.ir.graph import Array, Graph, Loc, Node, Type, Value, constant
 from hagane.ir.registry import op_def
 
@@ -72,9 +73,27 @@ class Builder:
             raise
         node.outputs = [Value(self.fresh(name or op), t, node) for t in types]
         if definition.elements is not None:
-            node.outputs[0].elements = definition.elements(node)
+            node.outputs[0].elements = _held(definition.elements(node), node.outputs[0].dtype)
         self.graph.nodes.append(node)
         return node.outputs
+
+
+def _held(elements: tuple[Expr, ...] | None, dtype: DType) -> tuple[Expr, ...] | None:
+    """The elements, unless one may wrap around in this type, which their expressions don't.
+
+    Sizes that are computed in signed types of 32 bits and more are taken to fit.
+    """
+    if elements is None or not dtype.is_int:
+        return elements
+    least = -(1 << dtype.bits - 1) if dtype.is_signed else 0
+    most = (1 << dtype.bits - dtype.is_signed) - 1
+    for element in elements:
+        lo, hi = element.bounds()
+        surely = lo is not None and lo >= least and hi is not None and hi <= most
+        likely = not element.is_const and dtype.bits >= 32 and (dtype.is_signed or provably_nonneg(element))
+        if not surely and not likely:
+            return None
+    return elements
 
 
 def single_op_graph(op: str, inputs: tuple[Array | None, ...], attrs: dict[str, Any]) -> Graph:

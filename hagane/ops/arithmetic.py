@@ -8,19 +8,25 @@ from typing import Any
 import numpy as np
 
 from hagane.core.dtypes import DType
-from hagane.core.errors import ShapeError
-from hagane.core.symbolic import Expr, emax, emin
+from hagane.core.errors import ModelError, ShapeError
+from hagane.core.symbolic import Expr, const, emax, emin, provably_nonneg
 from hagane.ir.graph import Array, Node, Type
 from hagane.ir.registry import OpDef, Sample, register
 from hagane.ir.scalar import Guard, Index, Read, Scalar, fn
+from hagane.ops.primitives import apply
 from hagane.ops.shapes import broadcast_shapes, read_broadcast, require_same
 
-SymbolicRule = Callable[[Expr, Expr], Expr]
+SymbolicRule = Callable[[Expr, Expr], Expr | None]
 
 
 def _infer(node: Node) -> list[Type]:
     a, b = node.input(0), node.input(1)
     require_same(a, b)
+    if a.dtype is DType.BOOL and node.op not in ("min", "max"):
+        raise ModelError(
+            f"{node.op} takes numbers, not bool",
+            next_step="cast them to a numeric type first, or use and, or, xor",
+        )
     return [Type(a.dtype, broadcast_shapes(a.shape, b.shape))]
 
 
@@ -42,7 +48,9 @@ def _elements(rule: SymbolicRule | None) -> Callable[[Node], tuple[Expr, ...] | 
         length = max(len(a), len(b))
         if len(a) not in (1, length) or len(b) not in (1, length):
             return None
-        return tuple(rule(a[i % len(a)], b[i % len(b)]) for i in range(length))
+        known = [rule(a[i % len(a)], b[i % len(b)]) for i in range(length)]
+        kept = tuple(e for e in known if e is not None)
+        return kept if len(kept) == length else None
 
     return elements
 
@@ -67,15 +75,6 @@ def _wrapped(a: Array, result: Array) -> Array:
     return result.astype(a.dtype)
 
 
-def _divide(attrs: dict[str, Any], a: Array, b: Array) -> Array:
-    if a.dtype.kind == "f":
-        return np.asarray(a / b)
-    # integer division truncates towards zero, as C does
-    safe = np.where(b == 0, 1, b)
-    quotient = np.abs(a) // np.abs(safe) * np.sign(a) * np.sign(safe) if a.dtype.kind == "i" else a // safe
-    return _wrapped(a, quotient)
-
-
 def _binary(
     name: str,
     reference: Callable[..., Array],
@@ -95,18 +94,27 @@ def _binary(
     )
 
 
-def _truncated_div(a: Expr, b: Expr) -> Expr:
-    """C's division on dims: equal to floor division where both are non-negative, which dims are."""
-    return a // b
+def _truncated_div(a: Expr, b: Expr) -> Expr | None:
+    """C's division: floor division where both are surely non-negative; unknown for other expressions."""
+    if b == 0:
+        return None
+    if a.is_const and b.is_const:
+        magnitude = abs(a.value) // abs(b.value)
+        return const(magnitude if (a.value < 0) == (b.value < 0) else -magnitude)
+    return a // b if provably_nonneg(a) and provably_nonneg(b) else None
+
+
+def _modulo(a: Expr, b: Expr) -> Expr | None:
+    return None if b == 0 else a % b
 
 
 _binary("add", lambda attrs, a, b: _wrapped(a, a + b), lambda a, b: a + b)
 _binary("sub", lambda attrs, a, b: _wrapped(a, a - b), lambda a, b: a - b)
 _binary("mul", lambda attrs, a, b: _wrapped(a, a * b), lambda a, b: a * b)
-_binary("div", _divide, _truncated_div)
+_binary("div", lambda attrs, a, b: apply("div", a, b), _truncated_div)
 _binary("min", lambda attrs, a, b: np.minimum(a, b), emin)
 _binary("max", lambda attrs, a, b: np.maximum(a, b), emax)
-_binary("mod", lambda attrs, a, b: np.mod(a, b), lambda a, b: a % b)  # sign of the divisor, as Python's %
+_binary("mod", lambda attrs, a, b: np.mod(a, b), _modulo)  # sign of the divisor, as Python's %
 _binary("fmod", lambda attrs, a, b: np.fmod(a, b))  # sign of the dividend, as C's fmod
 
 

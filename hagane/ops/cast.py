@@ -37,13 +37,6 @@ def _elements(node: Node) -> tuple[Expr, ...] | None:
         return None
     if to is DType.BOOL:
         return tuple(const(e != 0) for e in known) if all(e.is_const for e in known) else None
-    low, high = (-(1 << to.bits - 1), (1 << to.bits - 1) - 1) if to.is_signed else (0, (1 << to.bits) - 1)
-    for e in known:
-        lo, hi = e.bounds()
-        if to.bits < 32 and (lo is None or hi is None or lo < low or hi > high):
-            return None
-        if e.is_const and not low <= e.value <= high:
-            return None
     return known
 
 

@@ -11,7 +11,7 @@ from hagane.ir.scalar import Index, Read, Scalar
 def broadcast_dims(a: Expr, b: Expr) -> Expr:
     """One dim of a broadcast result.
 
-    Two different symbolic dims may turn out equal or 1 at run time, so the result is their maximum.
+    A dim that can't be 1 decides: the other is it or 1. Of two dims that may be 1, the result is the maximum.
     Raises: ShapeError if both are constants that neither agree nor are 1.
     """
     if a == b or b == 1:
@@ -20,9 +20,15 @@ def broadcast_dims(a: Expr, b: Expr) -> Expr:
         return b
     if a.is_const and b.is_const:
         raise ShapeError(f"dims {a} and {b} can't be broadcast together")
-    if a.is_const or b.is_const:  # a constant above 1 decides: the other is it or 1
-        return a if a.is_const else b
+    decisive = [dim for dim in (a, b) if _never_one(dim)]
+    if decisive:
+        return next((dim for dim in decisive if dim.is_const), decisive[0])
     return emax(a, b)
+
+
+def _never_one(dim: Expr) -> bool:
+    lowest = dim.bounds()[0]
+    return dim.divisor() != 1 or (lowest is not None and lowest > 1)
 
 
 def broadcast_shapes(*shapes: Shape) -> Shape:

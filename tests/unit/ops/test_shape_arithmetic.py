@@ -9,11 +9,13 @@ import pytest
 
 import hagane.ops  # noqa: F401
 from hagane.core.dtypes import DType
-from hagane.core.symbolic import emax, emin, sym
+from hagane.core.errors import ModelError
+from hagane.core.symbolic import const, emax, emin, sym
 from hagane.ir.builder import Builder
 from hagane.ir.graph import Graph, Value, tensor
 from hagane.ir.registry import op_def
 from hagane.ir.scalar import IndexValue, Load
+from hagane.ops.shapes import broadcast_dims
 from tests.differential.evaluator import evaluate_scalar
 
 B, S = sym("B", 1), sym("S", 1)
@@ -116,3 +118,54 @@ def test_shape_values_are_defined_per_element(builder: Builder) -> None:
     assert values.tolist() == [2, 3, 10]
     direct = define(node, lambda k, at: Load(DType.I64, k, at), (B * 0 + 2,), 0)
     assert isinstance(direct, IndexValue) and direct.expr == S * B
+
+
+@pytest.mark.parametrize(("a", "b", "quotient"), [(-7, 2, -3), (7, -2, -3), (-7, -2, 3), (-6, 3, -2)])
+def test_known_integers_divide_towards_zero(builder: Builder, a: int, b: int, quotient: int) -> None:
+    result = builder.op("div", builder.const(np.array([a])), builder.const(np.array([b])))
+    assert result.elements == (quotient,)
+
+
+def test_what_may_be_negative_or_divides_by_zero_is_not_known(builder: Builder) -> None:
+    size = _shape(builder, S)
+    two, zero = builder.const(np.array([2])), builder.const(np.array([0]))
+    less = builder.op("sub", size, two)
+    assert less.elements == (S - 2,)
+    assert builder.op("div", less, two).elements is None
+    assert builder.op("div", size, two).elements == (S // 2,)
+    assert builder.op("div", two, zero).elements is None
+    assert builder.op("mod", two, zero).elements is None
+
+
+@pytest.mark.parametrize(
+    ("dtype", "a", "b"),
+    [(np.int8, 100, 100), (np.uint8, 200, 100), (np.int32, 2**31 - 1, 1), (np.int64, 2**63 - 1, 1)],
+)
+def test_what_wraps_around_is_not_known(builder: Builder, dtype: type, a: int, b: int) -> None:
+    x, y = (builder.const(np.array([n], dtype)) for n in (a, b))
+    assert builder.op("add", x, y).elements is None
+
+
+def test_unsigned_differences_of_sizes_are_not_known(builder: Builder) -> None:
+    size = builder.op("cast", _shape(builder, S), to=DType.U32)
+    assert size.elements == (S,)
+    assert builder.op("sub", size, builder.const(np.array([5], np.uint32))).elements is None
+
+
+def test_bools_are_no_numbers(builder: Builder) -> None:
+    flags = builder.const(np.array([True, False]))
+    with pytest.raises(ModelError, match="add takes numbers, not bool"):
+        builder.op("add", flags, flags)
+
+
+def test_a_dim_that_cannot_be_one_decides_a_broadcast() -> None:
+    maybe_one, pair, even = sym("n"), sym("m", 2), sym("k", 0, None, 2)
+    assert broadcast_dims(maybe_one, pair) == pair == broadcast_dims(pair, maybe_one)
+    assert broadcast_dims(maybe_one, even) == even == broadcast_dims(even, maybe_one)
+    assert broadcast_dims(pair, const(7)) == 7
+    assert broadcast_dims(maybe_one, S) == emax(maybe_one, S)
+
+
+def test_the_least_integer_divides_towards_zero() -> None:
+    least = np.array([np.iinfo(np.int32).min], np.int32)
+    assert op_def("div").reference({}, least, np.array([3], np.int32)) == -715827882
