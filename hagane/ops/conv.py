@@ -99,18 +99,20 @@ def convolve(attrs: Attrs, x: Array, w: Array) -> Array:
         for tap in taps(kernel):
             weights = at_tap(w[:, 0], tap).reshape((group, per_group) + (1,) * rank)
             y += at_tap(view, tap)[:, :, None] * weights
-        return y.reshape((num_images, -1, *outputs))
+        return y.reshape((num_images, w.shape[0], *outputs))
     y = np.empty((num_images, group, per_group, *outputs), np.result_type(x, w))
-    matrix = w.reshape(group, per_group, -1)
+    terms = int(np.prod(w.shape[1:]))
+    matrix = w.reshape(group, per_group, terms)
     row_elements = x.shape[1] * int(np.prod(kernel)) * int(np.prod(outputs[1:]))
     rows = max(1, _PATCH_ELEMENTS // max(row_elements, 1))
     order = (0, *range(1 + rank, 1 + 2 * rank), *range(1, 1 + rank))
     for image in range(num_images):
         for first in range(0, outputs[0], rows):
             patches = view[image, :, first : first + rows].transpose(order)
-            part = np.matmul(matrix, patches.reshape(group, matrix.shape[2], -1))
-            y[image, :, :, first : first + rows] = part.reshape((group, per_group, -1, *outputs[1:]))
-    return y.reshape((num_images, -1, *outputs))
+            positions = patches.shape[1 + rank :]
+            part = np.matmul(matrix, patches.reshape(group, terms, int(np.prod(positions))))
+            y[image, :, :, first : first + rows] = part.reshape((group, per_group, *positions))
+    return y.reshape((num_images, w.shape[0], *outputs))
 
 
 def _conv(attrs: Attrs, x: Array, w: Array, bias: Array | None = None) -> Array:

@@ -127,10 +127,11 @@ def _conv_transpose(attrs: Attrs, x: Array, w: Array, bias: Array | None = None)
         (d - 1) * s + (k - 1) * dil + 1 + e
         for d, s, k, dil, e in zip(spatial, strides, kernel, dilations, extra, strict=True)
     ]
-    matrix = w.reshape(group, w.shape[0] // group, -1).transpose(0, 2, 1)
+    inner, outer = w.shape[0] // group, w.shape[1] * int(np.prod(kernel))
+    matrix = w.reshape(group, inner, outer).transpose(0, 2, 1)
     y = np.zeros((x.shape[0], group, w.shape[1], *full), np.result_type(x, w))
     for image in range(x.shape[0]):
-        copies = np.matmul(matrix, x[image].reshape(group, x.shape[1] // group, -1))
+        copies = np.matmul(matrix, x[image].reshape(group, inner, int(np.prod(spatial))))
         copies = copies.reshape(group, w.shape[1], *kernel, *spatial)
         for tap in taps(kernel):
             place: Any = tuple(
@@ -138,7 +139,7 @@ def _conv_transpose(attrs: Attrs, x: Array, w: Array, bias: Array | None = None)
                 for t, dil, d, s in zip(tap, dilations, spatial, strides, strict=True)
             )
             y[image][(slice(None), slice(None), *place)] += copies[:, :, *tap]
-    y = y.reshape((x.shape[0], -1, *full))
+    y = y.reshape((x.shape[0], group * w.shape[1], *full))
     y = pad_spatial(y, tuple(-p for p in attrs["pads_begin"]), tuple(-p for p in attrs["pads_end"]))
     return y if bias is None else y + bias.reshape((1, -1) + (1,) * rank)
 

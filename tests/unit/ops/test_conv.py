@@ -76,3 +76,18 @@ def test_kernel_larger_than_the_input():
 def test_wrong_number_of_strides():
     with pytest.raises(ShapeError, match="one entry for each of 2 spatial axes"):
         _graph_output((1, 7, 9, 9), (4, 7, 3, 3), **conv_attrs(2, strides=(1,)))
+
+
+@pytest.mark.parametrize("rank", [1, 2, 3])
+@pytest.mark.parametrize("group", [1, 4])
+def test_no_images_and_no_positions(rank, group):
+    w = np.ones((8, 4 // group, *(3,) * rank), np.float32)
+    attrs = conv_attrs(rank, group=group)
+    reference = op_def("conv").reference
+    assert reference(attrs, np.ones((0, 4, *(5,) * rank)), w).shape == (0, 8, *(3,) * rank)
+    assert reference(attrs, np.ones((2, 4, *(2,) * rank)), w).shape == (2, 8, *(0,) * rank)
+
+
+def test_no_channels_give_the_bias():
+    y = op_def("conv").reference(conv_attrs(1), np.ones((1, 0, 4)), np.ones((2, 0, 3)), np.array([1.0, 2.0]))
+    np.testing.assert_array_equal(y, [[[1, 1], [2, 2]]])

@@ -60,3 +60,12 @@ def test_upsampling_by_the_kernel_size_needs_no_guard():
         guards += isinstance(node, Guard)
         pending += children(node)
     assert guards == 0
+
+
+@pytest.mark.parametrize("rank", [1, 2, 3])
+@pytest.mark.parametrize("group", [1, 2])
+def test_no_images(rank, group):
+    w = np.ones((4, 3, *(2,) * rank), np.float32)
+    attrs = conv_attrs(rank, group=group, output_padding=(0,) * rank)
+    y = op_def("conv_transpose").reference(attrs, np.ones((0, 4, *(5,) * rank)), w)
+    assert y.shape == (0, 3 * group, *(6,) * rank)
