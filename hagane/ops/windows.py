@@ -128,6 +128,9 @@ def view_windows(
         extents = zip(needed, x.shape[2:], begin, end, strict=True)
         end = tuple(max(e, n - d - b) for n, d, b, e in extents)
     padded = pad_spatial(x, begin, end, value)
+    fitting = [(n - r) // s + 1 for n, r, s in zip(padded.shape[2:], reach, strides, strict=True)]
+    if min(fitting, default=1) <= 0:
+        return np.zeros((*x.shape[:2], *(max(0, n) for n in fitting), *kernel), x.dtype)
     view = np.lib.stride_tricks.sliding_window_view(padded, reach, axis=tuple(range(2, x.ndim)))
     steps = [slice(None, None, s) for s in strides] + [slice(None, None, d) for d in dilations]
     view = view[(slice(None), slice(None), *steps)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hagane.core.dtypes import DType
 from hagane.core.errors import ModelError
 from hagane.frontends.onnx.context import NodeContext
 from hagane.frontends.onnx.registry import converter
@@ -49,34 +50,53 @@ def l1(ctx: NodeContext) -> Value:
     return reduce(ctx, "sum", ctx.op("abs", x), reduced_axes(ctx, x), keepdims)
 
 
-@converter("ReduceL2", "ReduceSumSquare")
+@converter("ReduceSumSquare")
 def sum_square(ctx: NodeContext) -> Value:
-    """The sum of squares, and its root."""
+    """The sum of squares."""
     x, keepdims = ctx.input(0), ctx.attrs.flag("keepdims", True)
+    return reduce(ctx, "sum", ctx.op("mul", x, x), reduced_axes(ctx, x), keepdims)
+
+
+@converter("ReduceL2")
+def root_of_squares(ctx: NodeContext) -> Value:
+    """The root of the sum of squares."""
+    x, keepdims = _floats(ctx), ctx.attrs.flag("keepdims", True)
     total = reduce(ctx, "sum", ctx.op("mul", x, x), reduced_axes(ctx, x), keepdims)
-    return ctx.op("sqrt", total) if ctx.op_type == "ReduceL2" else total
+    return _as_given(ctx, ctx.op("sqrt", total))
 
 
 @converter("ReduceLogSum")
 def log_sum(ctx: NodeContext) -> Value:
     """The logarithm of the sum."""
-    x, keepdims = ctx.input(0), ctx.attrs.flag("keepdims", True)
-    return ctx.op("log", reduce(ctx, "sum", x, reduced_axes(ctx, x), keepdims))
+    x, keepdims = _floats(ctx), ctx.attrs.flag("keepdims", True)
+    return _as_given(ctx, ctx.op("log", reduce(ctx, "sum", x, reduced_axes(ctx, x), keepdims)))
+
+
+def _floats(ctx: NodeContext) -> Value:
+    """The input; integers in f64, as roots and logarithms are taken of them."""
+    x = ctx.input(0)
+    return ctx.op("cast", x, to=DType.F64) if x.dtype.is_int else x
+
+
+def _as_given(ctx: NodeContext, result: Value) -> Value:
+    """The result in the input's type: of integers the part before the point."""
+    dtype = ctx.input(0).dtype
+    return result if result.dtype is dtype else ctx.op("cast", result, to=dtype)
 
 
 @converter("ReduceLogSumExp")
 def log_sum_exp(ctx: NodeContext) -> Value:
     """The largest element is taken out first, so that no exponential overflows."""
-    x, keepdims = ctx.input(0), ctx.attrs.flag("keepdims", True)
+    x, keepdims = _floats(ctx), ctx.attrs.flag("keepdims", True)
     axes = reduced_axes(ctx, x)
     if axes is None or not axes:
-        return ctx.op("identity", x)
+        return ctx.op("identity", ctx.input(0))
     top = ctx.emit.reduce("max", x, axes, keepdims=True)
     infinite = ctx.op("isinf", top, positive=True, negative=True)
     shift = ctx.op("where", infinite, ctx.scalar_like(x, 0), top)
     total = ctx.emit.reduce("sum", ctx.op("exp", ctx.op("sub", x, shift)), axes, keepdims=True)
     result = ctx.op("add", ctx.op("log", total), shift)
-    return result if keepdims else ctx.emit.squeeze(result, axes)
+    return _as_given(ctx, result if keepdims else ctx.emit.squeeze(result, axes))
 
 
 @converter("ArgMax", "ArgMin")
