@@ -56,6 +56,11 @@ def build(
         raise BuildError(
             f"precision={precision!r} is not available on this target", next_step='use precision="fp32"'
         )
+    if shapes is not None and not isinstance(shapes, Mapping):
+        raise BuildError(
+            f"shapes= is a {type(shapes).__name__}, not a dict of dims by input name",
+            next_step='write shapes={"input": (1, 3, 224, 224)}',
+        )
     options = BuildOptions(
         target=target,
         shapes=dict(shapes or {}),
@@ -67,7 +72,12 @@ def build(
         pack=pack,
         progress=progress,
     )
-    return build_engine(os.fspath(source) if isinstance(source, os.PathLike) else source, options)
+    try:
+        return build_engine(os.fspath(source) if isinstance(source, os.PathLike) else source, options)
+    except MemoryError as error:
+        raise BuildError(
+            f"the build ran out of memory: {error}", next_step='narrow shapes=, or use verify="off"'
+        ) from error
 
 
 def load(
@@ -87,7 +97,12 @@ def load(
 
     image: Any = getattr(source, "image", None)
     if image is None:
-        path = Path(source)  # type: ignore[arg-type]
+        if not isinstance(source, (str, os.PathLike)):
+            raise ModelError(
+                f"an engine can't be loaded from {type(source).__name__}",
+                next_step="pass a path, or what hagane.build returns",
+            )
+        path = Path(source)
         if not path.exists():
             raise ModelError(f"there is no file {path}", next_step="check the path")
         image = _open(path, cache_dir)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 
+from hagane.core.errors import EngineError
 from hagane.engine.image import EngineImage
 
 
@@ -18,6 +19,8 @@ class Engine:
         """Writes the engine file atomically. Raises: EngineError if it can't be written."""
         from hagane.engine.write import write_engine
 
+        if not isinstance(path, (str, os.PathLike)):
+            raise EngineError(f"can't write to {path!r}", next_step="give the path of a file")
         write_engine(self.image, path)
 
     def summary(self) -> str:

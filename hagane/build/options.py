@@ -37,9 +37,23 @@ class BuildOptions:
         if self.pack not in PACK_MODES:
             known = " or ".join(PACK_MODES)
             raise BuildError(f"pack={self.pack!r} is unknown", next_step=f"use {known}")
-        if self.time_budget < 0:
+        if not isinstance(self.time_budget, (int, float)) or not 0 <= self.time_budget < float("inf"):
             raise BuildError(
-                f"time_budget={self.time_budget} is negative", next_step="give seconds, 0 for no tuning"
+                f"time_budget={self.time_budget!r} is no time", next_step="give seconds, 0 for no tuning"
+            )
+        if self.threads is not None and (not isinstance(self.threads, int) or self.threads < 1):
+            raise BuildError(
+                f"processes={self.threads!r} compiles nothing", next_step="give a number from 1 on"
+            )
+        if self.progress is not None and not callable(self.progress):
+            raise BuildError(
+                f"progress={self.progress!r} can't be called", next_step="give progress(stage, done, total)"
+            )
+        if self.timing_cache is not None and (
+            not isinstance(self.timing_cache, (str, os.PathLike)) or os.path.isdir(self.timing_cache)
+        ):
+            raise BuildError(
+                f"timing_cache={self.timing_cache!r} is no file", next_step="give the path of a text file"
             )
 
 

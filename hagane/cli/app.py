@@ -84,7 +84,7 @@ def run() -> None:
         level=os.environ.get("HAGANE_LOG", "WARNING").upper(), format="%(levelname)s %(name)s: %(message)s"
     )
     try:
-        app()
+        app(prog_name="hagane")
     except InternalError as error:
         _fail(error, f"the details are in {_write_report()}")
     except HaganeError as error:

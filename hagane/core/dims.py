@@ -24,7 +24,14 @@ class Dim:
     multiple: int = 1
 
     def __post_init__(self) -> None:
-        if not self.name.isidentifier():
+        figures = (self.min, self.max, self.opt, self.multiple)
+        if any(f is not None and (not isinstance(f, int) or isinstance(f, bool)) for f in figures):
+            raise ShapeError(
+                f"dim {self.name} has figures that are no integers: min={self.min!r}, max={self.max!r}, "
+                f"opt={self.opt!r}, multiple={self.multiple!r}",
+                next_step="use integers",
+            )
+        if not isinstance(self.name, str) or not self.name.isidentifier():
             raise ShapeError(
                 f"dim name {self.name!r} is no identifier", next_step="use letters, digits and _"
             )

@@ -100,6 +100,10 @@ def parse_target(text: str) -> CpuTarget:
 
     Raises: BuildError for an unknown target or feature.
     """
+    if not isinstance(text, str):
+        raise BuildError(
+            f"the target is a {type(text).__name__}, not a string", next_step='use target="native"'
+        )
     if text in ("native", "cpu"):
         return native_cpu()
     kind, _, rest = text.partition(":")

@@ -51,7 +51,12 @@ def admit(port: Port, value: object) -> Array:
     if value.dtype != port.dtype.np:
         raise _dtype_error(port, value)
     if not (value.flags.c_contiguous and value.flags.aligned):
-        value = np.array(value, order="C", copy=True)
+        try:
+            value = np.array(value, order="C", copy=True)
+        except MemoryError as error:
+            raise RunError(
+                f"input {port.name} can't be made contiguous: {error}", next_step="run smaller inputs"
+            ) from error
     return value
 
 
@@ -83,8 +88,14 @@ def _dtype_error(port: Port, value: Array) -> RunError:
     )
 
 
-def feed_error(ports: Sequence[Port], feed: Mapping[str, object]) -> RunError:
-    """The error for a feed with missing or unknown names."""
+def feed_error(ports: Sequence[Port], feed: object) -> RunError:
+    """The error for a feed with missing or unknown names, or that is no mapping."""
+    if not isinstance(feed, Mapping):
+        return RunError(
+            f"the feed is a {type(feed).__name__}, not a dict of arrays by name",
+            where={"inputs": ", ".join(map(port_text, ports))},
+            next_step=f"pass {{{ports[0].name!r}: array}}" if ports else "pass {}",
+        )
     names = {port.name for port in ports}
     missing = [port_text(port) for port in ports if port.name not in feed]
     unknown = sorted(str(name) for name in feed if name not in names)

@@ -73,6 +73,7 @@ class Session:
         self._symbols = {s.name: s for s in plan.symbols}
         self._lock = threading.Lock()
         self._executor: ThreadPoolExecutor | None = None
+        _check_memory_limit(memory_limit)
         resources = Resources(image, target, threads, _check_affinity(affinity), memory_limit)
         self._resources: Resources | None = resources
         self._runners: dict[str, ProgramRunner] = {}
@@ -144,6 +145,8 @@ class Session:
         Raises: RunError if one is missing, unknown, no array or of another dtype.
         """
         arrays = []
+        if type(feed) is not dict and not isinstance(feed, Mapping):
+            raise feed_error(self._main.program.inputs, feed)
         try:
             for name, dtype, port in self._plain_inputs:
                 array = feed[name]
@@ -212,6 +215,12 @@ class Session:
 
     def _check_out_names(self, out: Mapping[str, Array]) -> None:
         names = [port.name for port in self._main.program.outputs]
+        if not isinstance(out, Mapping):
+            raise RunError(
+                f"out= is a {type(out).__name__}, not a dict of arrays by name",
+                where={"outputs": ", ".join(names)},
+                next_step=f"pass out={{{names[0]!r}: array}}, or leave it out",
+            )
         unknown = sorted(str(name) for name in out if name not in names)
         if unknown:
             raise RunError(
@@ -254,11 +263,16 @@ def _check_threads(threads: int | None) -> int:
     return count
 
 
+def _check_memory_limit(limit: int | None) -> None:
+    if limit is not None and (not isinstance(limit, int) or limit < 0):
+        raise RunError(f"memory_limit={limit!r}", next_step="use a number of bytes, such as 1 << 30")
+
+
 def _check_affinity(affinity: Sequence[int] | None) -> tuple[int, ...] | None:
     if affinity is None:
         return None
     allowed = os.sched_getaffinity(0)
-    if not affinity or not set(affinity) <= allowed:
+    if not isinstance(affinity, (list, tuple, set, range)) or not affinity or not set(affinity) <= allowed:
         raise RunError(
             f"affinity={affinity!r} names CPUs that this process may not use",
             next_step=f"use some of {sorted(allowed)}",

@@ -107,12 +107,42 @@ def test_dims_that_make_no_sense():
             "target 'cpu:x86-64-v4+foo' has unknown features: foo\n  next: use some of avxvnni, bf16, vnni",
         ),
         ({"verify": "maybe"}, "verify='maybe' is unknown\n  next: use one of off, quick, full"),
-        ({"time_budget": -1}, "time_budget=-1 is negative\n  next: give seconds, 0 for no tuning"),
+        ({"time_budget": -1}, "time_budget=-1 is no time\n  next: give seconds, 0 for no tuning"),
+        ({"time_budget": "x"}, "time_budget='x' is no time\n  next: give seconds, 0 for no tuning"),
+        ({"time_budget": float("nan")}, "time_budget=nan is no time\n  next: give seconds, 0 for no tuning"),
+        ({"target": ["cpu"]}, 'the target is a list, not a string\n  next: use target="native"'),
+        ({"processes": 0}, "processes=0 compiles nothing\n  next: give a number from 1 on"),
+        ({"progress": 3}, "progress=3 can't be called\n  next: give progress(stage, done, total)"),
+        ({"timing_cache": "/"}, "timing_cache='/' is no file\n  next: give the path of a text file"),
+        (
+            {"shapes": [1]},
+            "shapes= is a list, not a dict of dims by input name\n"
+            '  next: write shapes={"input": (1, 3, 224, 224)}',
+        ),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
 def test_impossible_options(model: Path, options: dict[str, Any], text: str):
     assert message(lambda: api.build(model, **options)) == f"BuildError: {text}"
+
+
+def test_dims_that_are_no_tuple(model: Path):
+    assert message(lambda: api.build(model, shapes={"x": 3})) == (  # type: ignore[dict-item]
+        "ShapeError: shapes= gives input 'x' 3, which is no tuple of dims\n"
+        "  next: name a size, a string or a Dim for each dim: [batch, 4]"
+    )
+
+
+@pytest.mark.parametrize("figures", [{"min": "x"}, {"min": 1.5}, {"max": True}, {"opt": 2.0}])
+def test_dims_of_no_integers(figures: dict[str, Any]):
+    with pytest.raises(HaganeError, match="figures that are no integers"):
+        Dim("b", **figures)
+
+
+def test_sizes_that_no_memory_holds(model: Path):
+    text = message(lambda: api.build(model, shapes={"x": (2**40, 4)}))
+    assert text.startswith("BuildError: the build ran out of memory: ")
+    assert text.endswith('next: narrow shapes=, or use verify="off"')
 
 
 def test_unknown_options_are_no_silent_ones(model: Path):
@@ -132,6 +162,20 @@ def test_a_cpu_that_is_too_old(model: Path, monkeypatch: pytest.MonkeyPatch):
         "BuildError: this CPU lacks avx2, bmi1, bmi2, f16c, movbe\n"
         "  tried: x86-64-v3, the oldest level that kernels are generated for\n"
         "  next:  build and run on a CPU from 2013 or later"
+    )
+
+
+@pytest.mark.parametrize("source", [None, 3, b"abc", [1]])
+def test_what_no_engine_is_loaded_from(source: Any):
+    assert message(lambda: api.load(source)) == (
+        f"ModelError: an engine can't be loaded from {type(source).__name__}\n"
+        "  next: pass a path, or what hagane.build returns"
+    )
+
+
+def test_a_place_that_is_none(model: Path):
+    assert message(lambda: api.build(model).save(None)) == (  # type: ignore[arg-type]
+        "EngineError: can't write to None\n  next: give the path of a file"
     )
 
 

@@ -157,3 +157,29 @@ def test_impossible_options(engine: Path):
     assert text.startswith(
         "RunError: affinity=[100000] names CPUs that this process may not use\n  next: use some of ["
     )
+
+
+@pytest.mark.parametrize("feed", [None, [1], (1,), np.ones((1, 4), np.float32), "x", 3])
+def test_a_feed_that_is_no_dict(session: Session, feed: Any):
+    for run in (session.run, session.admit_feed):
+        assert message(lambda run=run: run(feed)) == (
+            f"RunError: the feed is a {type(feed).__name__}, not a dict of arrays by name\n"
+            "  inputs: x: f32[batch, 4]\n"
+            "  next:   pass {'x': array}"
+        )
+
+
+@pytest.mark.parametrize("out", [[np.empty((1, 3), np.float32)], 5])
+def test_out_that_is_no_dict(session: Session, out: Any):
+    assert message(lambda: session.run(x(1, 4), out=out)) == (
+        f"RunError: out= is a {type(out).__name__}, not a dict of arrays by name\n"
+        "  outputs: y\n"
+        "  next:    pass out={'y': array}, or leave it out"
+    )
+
+
+@pytest.mark.parametrize("limit", ["1GiB", -1, 1.5])
+def test_a_memory_limit_that_is_no_number_of_bytes(engine: Path, limit: Any):
+    assert message(lambda: api.load(engine, memory_limit=limit)) == (
+        f"RunError: memory_limit={limit!r}\n  next: use a number of bytes, such as 1 << 30"
+    )

@@ -111,7 +111,10 @@ def test_missing_input(tmp_path: Path) -> None:
 
 def test_shapes_of_an_unknown_input(tmp_path: Path) -> None:
     text = message(tmp_path, [node("Relu", ["x"], ["y"], "r")], {"x": [1]}, shapes={"X": (1,)})
-    assert text == ("ModelError: shapes= names the input 'X', which net.onnx doesn't have\n  inputs: x")
+    assert text == (
+        "ModelError: shapes= names the input 'X', which net.onnx doesn't have\n  inputs: x\n"
+        "  next:   name inputs of the model"
+    )
 
 
 def test_old_opset(tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ class InputDims:
                 raise ModelError(
                     f"shapes= names the input {name!r}, which {self.file} doesn't have",
                     where={"inputs": ", ".join(known) or "none"},
-                    next_step=f"did you mean {close[0]!r}?" if close else None,
+                    next_step=f"did you mean {close[0]!r}?" if close else "name inputs of the model",
                 )
 
     def _note_overrides(self, proto: ValueInfoProto) -> None:
@@ -70,6 +70,11 @@ class InputDims:
         asked = self.shapes.get(proto.name)
         if asked is None:
             return
+        if not isinstance(asked, (tuple, list)):
+            raise ShapeError(
+                f"shapes= gives input {proto.name!r} {asked!r}, which is no tuple of dims",
+                next_step="name a size, a string or a Dim for each dim: " + _shown(proto),
+            )
         shape = proto.type.tensor_type.shape
         if proto.type.tensor_type.HasField("shape") and len(shape.dim) != len(asked):
             raise ShapeError(
@@ -93,7 +98,8 @@ class InputDims:
             known = self._asked.setdefault(wanted.name, wanted)
             if known != wanted:
                 raise ShapeError(
-                    f"shapes= has two different dims named {wanted.name!r}: {known} and {wanted}"
+                    f"shapes= has two different dims named {wanted.name!r}: {known} and {wanted}",
+                    next_step="use one Dim for both, or two names",
                 )
             return self._symbol(wanted.name, wanted)
         if isinstance(wanted, str) and wanted:

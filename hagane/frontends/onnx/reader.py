@@ -48,7 +48,9 @@ def _read_file(path: Path) -> bytes:
         return path.read_bytes()
     except (OSError, ValueError) as error:
         reason = "is a folder" if path.is_dir() else getattr(error, "strerror", None) or str(error)
-        raise ModelError(f"can't read the model {str(path)!r}: {reason}") from None
+        raise ModelError(
+            f"can't read the model {str(path)!r}: {reason}", next_step="give the path of an .onnx file"
+        ) from None
 
 
 def _parse(data: bytes, file: str) -> ModelProto:
