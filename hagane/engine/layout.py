@@ -4,12 +4,17 @@
     sections     each at a multiple of 64 KiB; blobs inside a section at multiples of 64 bytes
     manifest     JSON, the last thing in the file: sections, weights, packed constants, metadata
 
-Section kinds, one of each at most, but plan and code, of which there is one for each target: plan
-the text form (UTF-8) code           the machine code's image, then its description as JSON; see code.py
-graph          the portable graph's text, zlib sources        kernel sources by name, JSON, zlib weights
-canonical weights, raw, C order packed         packed constants, raw, stored once by content tuning,
-verification    records as text, zlib A reader of this version refuses other versions; it ignores manifest
-keys and section kinds that it doesn't know.
+Section kinds, one of each at most, but plan and code, of which there is one for each target:
+
+    plan          the text form, UTF-8
+    code          the machine code's image, then its description as JSON; see code.py
+    graph         the portable graph's text, zlib
+    sources       kernel sources by name, JSON, zlib
+    weights       canonical weights, raw, C order
+    packed        packed constants, raw, stored once by content
+    tuning, verification    records as text, zlib
+
+A reader refuses other versions, and ignores manifest keys and section kinds that it doesn't know.
 """
 
 from __future__ import annotations

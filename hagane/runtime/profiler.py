@@ -1,7 +1,8 @@
 """Times each launch of a program inside whole runs, where caches and threads are as they are in use.
 
-The job has a CLOCK instruction before and after each launch, and a barrier before each of them: thread 0 adds
-the ticks that passed to the launch's cell. Of several runs the smallest time counts, launch by launch.
+The job has a CLOCK instruction before and after each launch. Thread 0 reads the first while the others wait
+for it at a barrier, and the second after a barrier that all come to; it adds the ticks that passed to the
+launch's cell. So a time includes one barrier. Of several runs the smallest time counts, launch by launch.
 """
 
 from __future__ import annotations

@@ -142,6 +142,7 @@ class TableBuilder:
         if self._clock is not None:
             self._settle()
             self._emit(Op.CLOCK, 0)
+            self._meet()  # the others wait here, so that none has begun before thread 0 reads the clock
         args = len(self._data)
         self._data_pointers += [(args + i, name) for i, name in enumerate(step.args)]
         self._data += [0] * len(step.args)

@@ -77,3 +77,16 @@ def test_longer_work_takes_longer() -> None:
     with Session(image(program, (Symbol("N", 1),)), threads=1) as session:
         short, long = profile(session, {"x": np.zeros(1 << 20, np.float32)})
     assert long.us > 10 * short.us and long.us > 50
+
+
+def test_no_thread_begins_before_the_clock() -> None:
+    """The smallest of many times is still that of the work, not of what thread 0 saw of it."""
+    x, y = f32("x", N), f32("y", N)
+    steps = tuple(Launch("add1", ("x", "y"), (N,)) for _ in range(20))
+    program = Program("main", (x,), (y,), (), (buffer(x, "input"), buffer(y, "output")), steps)
+    feed = {"x": np.zeros(4000, np.float32)}
+    with Session(image(program, (Symbol("N", 1),)), threads=1) as session:
+        alone = min(t.us for t in profile(session, feed, repeats=200))
+    with Session(image(program, (Symbol("N", 1),)), threads=2) as session:
+        shared = min(t.us for t in profile(session, feed, repeats=200))
+    assert shared > alone / 4
