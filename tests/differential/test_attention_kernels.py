@@ -106,6 +106,13 @@ def test_blocks_of_keys(target: CpuTarget, keys: int, copy: bool) -> None:
     check(attention_case(*qkv(2, 1, 13, keys), names=symbols), target, params)
 
 
+@pytest.mark.parametrize(("d", "dv"), [(1, 1), (16, 1), (1, 24)])
+def test_heads_of_one_element(target: CpuTarget, d: int, dv: int) -> None:
+    params = {"keys": 64, "copy_values": True}
+    check(attention_case(*qkv(2, 2, 13, 70, d, dv)), target, params)
+    check(attention_case(*qkv(1, 1, 13, 70, d, dv), names=((None, None, "s", None), (), ())), target, params)
+
+
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("kind", ["row", "full", "keep"])
 def test_masks(target: CpuTarget, kind: str, causal: bool) -> None:

@@ -130,6 +130,8 @@ class Memory(Casts):
             else:
                 self.masked_store(value, base, mask, offset)
             return
+        if not byte_offsets.type.is_vector:
+            byte_offsets = self._function.broadcast(byte_offsets, value.type.lanes)
         places = self._places(base, byte_offsets)
         mask = mask if mask is not None else self.const(f"{value.type.lanes}xi1", 1)
         name = f"llvm.masked.scatter.{value.type.suffix}.{places.type.suffix}"

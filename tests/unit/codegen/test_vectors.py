@@ -63,6 +63,18 @@ def test_gather_and_scatter(target: CpuTarget, kind: str, lanes: int) -> None:
     np.testing.assert_array_equal(spread, want)
 
 
+def test_scatter_to_one_place(target: CpuTarget) -> None:
+    x, out = np.arange(8, dtype=np.float32) + 1, np.zeros(4, np.float32)
+
+    def emit(f: Function) -> None:
+        value = f.load(vector(8, "f32"), f.arg("a"))
+        f.scatter(value, f.arg("b"), f.const("i64", 4), f.mask_below(1, 8))
+        f.scatter(value, f.arg("b"), f.const("i64", 8))
+
+    run(target, emit, x, out)
+    np.testing.assert_array_equal(out, [0, 1, 8, 0])
+
+
 @pytest.mark.parametrize(("kind", "n"), BLOCKS)
 def test_transpose(target: CpuTarget, kind: str, n: int) -> None:
     x = np.arange(n * n).reshape(n, n).astype(DTYPES[kind])
