@@ -15,6 +15,7 @@ from hagane.build.plan import all_weights, needed_weights, write_plan
 from hagane.build.tune import tune_graph
 from hagane.build.verify import verify_graph
 from hagane.codegen.llvm.pool import CompilePool
+from hagane.core.errors import BuildError
 from hagane.core.targets import CpuTarget, can_run, parse_target
 from hagane.engine.image import EngineImage
 from hagane.frontends.onnx import load_onnx
@@ -54,6 +55,7 @@ def build_graph(
     """
     target = parse_target(options.target)
     graph.output_names = graph.port_names
+    _check_port_names(graph)
     portable = print_graph(graph)
     weights = {v.name: v.data for v in graph.constants() if v.data is not None}
     run_passes(graph, build_pipeline(CpuModel(target), fuse=options.fuse), after_pass)
@@ -62,6 +64,16 @@ def build_graph(
         return _generate(graph, target, options, compiler, portable, weights)
     finally:
         compiler.close()
+
+
+def _check_port_names(graph: Graph) -> None:
+    names = [*(v.name for v in graph.inputs), *graph.output_names]
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise BuildError(
+            f"{', '.join(repeated)} is the name of several inputs or outputs; each needs its own",
+            next_step="leave it out of the model's outputs, or give it another name by an Identity node",
+        )
 
 
 def _generate(

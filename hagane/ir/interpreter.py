@@ -19,8 +19,12 @@ from hagane.ir.registry import as_tuple, op_def
 Watch = Callable[[Value, Array], None]
 
 
-def run(graph: Graph, feed: Mapping[str, Any], watch: Watch | None = None) -> dict[str, Array]:
+def run(
+    graph: Graph, feed: Mapping[str, Any], watch: Watch | None = None, *, rounded: bool = False
+) -> dict[str, Array]:
     """Outputs by name, in their declared types. `watch` sees every value as it is computed.
+
+    rounded: every value is rounded to its type before others read it, as where each op is a kernel.
 
     Raises: RunError for a missing input or one whose shape doesn't fit.
     """
@@ -35,7 +39,7 @@ def run(graph: Graph, feed: Mapping[str, Any], watch: Watch | None = None) -> di
         bind_dims(value, array.shape, dims)
         values[value] = widen(array, value.dtype)
     check_dims(graph, {v: values[v].shape for v in graph.inputs}, dims)
-    _run_nodes(graph, values, dims, watch)
+    _run_nodes(graph, values, dims, watch, rounded)
     results = zip(graph.port_names, graph.outputs, strict=True)
     return {name: narrow(_read(v, values), v.dtype) for name, v in results}
 
@@ -91,11 +95,13 @@ def concrete(attribute: Any, dims: Mapping[str, int]) -> Any:
     return attribute
 
 
-def _run_nodes(graph: Graph, values: dict[Value, Array], dims: dict[str, int], watch: Watch | None) -> None:
+def _run_nodes(
+    graph: Graph, values: dict[Value, Array], dims: dict[str, int], watch: Watch | None, rounded: bool
+) -> None:
     for node in graph.nodes:
         inputs = [None if v is None else _read(v, values) for v in node.inputs]
         try:
-            outputs = _run_node(node, inputs, values, dims, watch)
+            outputs = _run_node(node, inputs, values, dims, watch, rounded)
         except HaganeError:
             raise
         except Exception as error:
@@ -106,6 +112,8 @@ def _run_nodes(graph: Graph, values: dict[Value, Array], dims: dict[str, int], w
             ) from error
         for value, array in zip(node.outputs, outputs, strict=True):
             values[value] = np.asarray(array, np.float64 if value.dtype.is_float else None)
+            if rounded:
+                values[value] = widen(narrow(values[value], value.dtype), value.dtype)
             _bind_runtime_dims(value, values[value].shape, dims)
             if watch is not None:
                 watch(value, values[value])
@@ -124,6 +132,7 @@ def _run_node(
     values: dict[Value, Array],
     dims: dict[str, int],
     watch: Watch | None,
+    rounded: bool,
 ) -> tuple[Array, ...]:
     definition = op_def(node.op)
 
@@ -133,7 +142,7 @@ def _run_node(
         inner_dims = dict(dims)
         for value in graph.inputs:
             _bind_runtime_dims(value, inner[value].shape, inner_dims)
-        _run_nodes(graph, inner, inner_dims, watch)
+        _run_nodes(graph, inner, inner_dims, watch, rounded)
         return [_read(v, inner) for v in graph.outputs]
 
     if definition.kind in ("control", "region"):

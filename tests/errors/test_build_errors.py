@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from onnx import helper
 
 from hagane import api
 from hagane.core import targets
@@ -185,4 +186,15 @@ def test_a_place_that_cannot_be_written(model: Path, tmp_path: Path):
     assert message(lambda: built.save(place)) == (
         f"EngineError: can't write {place}: No such file or directory\n"
         "  next: check that the folder exists, may be written to and has room"
+    )
+
+
+def test_an_input_that_is_an_output(tmp_path: Path):
+    info = [helper.make_tensor_value_info("x", 1, ["n"])]
+    relu = helper.make_node("Relu", ["x"], ["y"])
+    graph = helper.make_graph([relu], "g", info, [*info, helper.make_tensor_value_info("y", 1, ["n"])])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    assert message(lambda: api.build(model)) == (
+        "BuildError: x is the name of several inputs or outputs; each needs its own\n"
+        "  next: leave it out of the model's outputs, or give it another name by an Identity node"
     )

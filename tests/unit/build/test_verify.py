@@ -7,6 +7,7 @@ import pytest
 from onnx import helper
 
 import hagane
+from hagane.build.verify import _compare
 from hagane.codegen.llvm import Module
 from hagane.core.errors import BuildError
 from hagane.core.symbolic import product
@@ -88,3 +89,22 @@ def test_counts_that_depend_on_data_are_taken_from_the_reference() -> None:
     x = np.array([[0, 2, 0], [3, 0, 4]], np.float32)
     with hagane.load(engine) as session:
         np.testing.assert_array_equal(session.run({"x": x})["y"], np.nonzero(x))
+
+
+def test_a_step_that_rounding_leads_over_is_no_fault() -> None:
+    """The float64 tanh of 10 is below 1, the f32 one is 1, and so are their floors."""
+    nodes = [helper.make_node("Tanh", ["x"], ["t"]), helper.make_node("Floor", ["t"], ["y"])]
+    info = helper.make_tensor_value_info
+    graph = helper.make_graph(nodes, "step", [info("x", 1, [64, 1024])], [info("y", 1, [64, 1024])])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    engine = hagane.build(model, verify="full")
+    assert " ok " in engine.image.verification and " off " not in engine.image.verification
+
+
+def test_what_is_near_neither_reference_is_a_fault() -> None:
+    want, moved = {"y": np.array([0, 1, 2], np.float32)}, {"y": np.array([0, 1, 2], np.float32)}
+    rounded = {"y": np.array([1, 1, 2], np.float32)}
+    assert _compare({"y": np.array([1, 1, 2], np.float32)}, want, moved, 1.0) is not None
+    assert _compare({"y": np.array([1, 1, 2], np.float32)}, want, moved, 1.0, rounded) is None
+    assert _compare({"y": np.array([0.5, 1, 2], np.float32)}, want, moved, 1.0, rounded) is not None
+    assert _compare({"y": np.array([1, 1, 3], np.float32)}, want, moved, 1.0, rounded) is not None
