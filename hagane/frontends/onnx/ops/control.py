@@ -9,7 +9,7 @@ from onnx import GraphProto
 
 from hagane.core.dtypes import DType
 from hagane.core.errors import ModelError, ShapeError
-from hagane.core.symbolic import Expr
+from hagane.core.symbolic import Expr, emax
 from hagane.frontends.onnx.context import NodeContext
 from hagane.frontends.onnx.emit import Emitter
 from hagane.frontends.onnx.registry import converter
@@ -47,9 +47,10 @@ def if_(ctx: NodeContext) -> Sequence[Entry | None]:
         )
     cond = as_condition(ctx, ctx.emit, ctx.input(0))
     graphs: dict[str, Graph] = {}
+    emitters: dict[str, Emitter] = {}
     for name, proto in branches.items():
         graph = Graph(name)
-        emit = ctx.emit.nested(graph)
+        emit = emitters[name] = ctx.emit.nested(graph)
         results = ctx.importer.import_subgraph(proto, ctx.place, emit, [], f"{ctx.name}/{name}_branch")
         graph.outputs = tensors(ctx, results, "the results")
         graphs[name] = graph
@@ -61,7 +62,39 @@ def if_(ctx: NodeContext) -> Sequence[Entry | None]:
         return ctx.importer.import_subgraph(
             branches["then"], ctx.place, ctx.emit, [], f"{ctx.name}/then_branch"
         )
+    if ranks[0] == ranks[1]:
+        _agree_on_dims(ctx, cond, emitters["then"], emitters["else"])
     return ctx.emit.ops("if", cond, graphs=graphs)
+
+
+def _agree_on_dims(ctx: NodeContext, cond: Value, then: Emitter, other: Emitter) -> None:
+    """Where the branches' results differ in dims, those of the branch that is taken are bound beforehand."""
+    inside = _bound_in(then.graph) | _bound_in(other.graph)
+    for position, (a, b) in enumerate(zip(then.graph.outputs, other.graph.outputs, strict=True)):
+        axes = [k for k in range(a.rank) if a.shape[k] != b.shape[k]]
+        mine, others = ([v.shape[k] for k in axes] for v in (a, b))
+        names = {s.name for d in (*mine, *others) for s in d.symbols()}
+        if not axes or names & inside or not names <= ctx.importer.dims.symbols.keys():
+            continue  # what only the branch finds out can't be bound before it
+        picked = ctx.emit.op("where", cond, ctx.emit.dims(mine), ctx.emit.dims(others))
+        limit = emax(*mine, *others)
+        dims = ctx.emit.bound_elements(picked, f"{ctx.name}_size", limit)
+        assert dims is not None, "the length of the list of dims is known"
+        for emit, value in ((then, a), (other, b)):
+            shape = list(value.shape)
+            for axis, dim in zip(axes, dims, strict=True):
+                shape[axis] = dim
+            emit.graph.outputs[position] = emit.reshape(value, shape)
+
+
+def _bound_in(graph: Graph) -> set[str]:
+    """The symbols that get their values inside a graph."""
+    found: set[str] = set()
+    for node in graph.nodes:
+        found |= set(node.attrs["names"]) if node.op == "bind_symbols" else set()
+        for inner in node.graphs.values():
+            found |= _bound_in(inner)
+    return found
 
 
 def _compared_dims(cond: Value) -> tuple[Expr, Expr] | None:
