@@ -14,3 +14,7 @@ class TargetModel(Protocol):
     def layouts(self, region: Region) -> Layouts:
         """The layouts that the tactics for the region require."""
         ...
+
+    def computes(self, region: Region) -> bool:
+        """True if there is a kernel for the region."""
+        ...

@@ -80,6 +80,10 @@ class CpuModel:
                 inputs = [_merged(a, b) for a, b in zip(inputs, other.inputs, strict=True)]
         return Layouts(tuple(inputs), tuple(outputs))
 
+    def computes(self, region: Region) -> bool:
+        """True if there is a tactic for the region."""
+        return any(t.supports(region, self.target) for t in all_tactics())
+
 
 def _compatible(a: Layout | AnyLayout | None, b: Layout | AnyLayout | None) -> bool:
     if isinstance(a, Layout) and isinstance(b, Layout):

@@ -225,18 +225,31 @@ class ProgramWriter:
                 )
             trip_count = elements[0]
         inner_steps = self._steps(body)
-        again, *results = body.outputs
-        staged = [f"{v.name}.next" for v in state]
-        for name, inner, result in zip(staged, state, results, strict=True):
-            self.buffers[name] = replace(self.buffers[self._name(inner)], name=name)
-            inner_steps.append(Copy(self._name(result), name, _value_bytes(inner)))
-        inner_steps.append(Copy(self._name(again), self._name(turn), const(1)))
-        for name, inner in zip(staged, state, strict=True):
-            inner_steps.append(Copy(name, self._name(inner), _value_bytes(inner)))
+        inner_steps += self._next_turn([turn, *state], body.outputs)
         steps.append(Loop(trip_count, self._name(turn), self._name(index), tuple(inner_steps)))
         for inner, outer in zip(state, node.outputs, strict=True):
             steps.append(Copy(self._name(inner), self._name(outer), _value_bytes(outer)))
         return steps
+
+    def _next_turn(self, state: list[Value], results: list[Value]) -> list[Step]:
+        """Copies a turn's results to where the next one reads them.
+
+        A result that is another carried value's state goes through a buffer, as that state may be overwritten
+        by then.
+        """
+        own = {self._name(v) for v in state}
+        staged: list[Step] = []
+        direct: list[Step] = []
+        for inner, result in zip(state, results, strict=True):
+            source, target, size = self._name(result), self._name(inner), _value_bytes(inner)
+            if source in own and source != target:
+                between = f"{inner.name}.next"
+                self.buffers[between] = replace(self.buffers[target], name=between)
+                staged.append(Copy(source, between, size))
+                source = between
+            if source != target:
+                direct.append(Copy(source, target, size))
+        return staged + direct
 
 
 def _root(value: Value) -> Value:

@@ -6,9 +6,11 @@ value, so no cycle can arise and nothing is computed twice. What may be taken in
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from hagane.ir.graph import Graph, Node, Value, join_locs
+from hagane.ir.region import Region
 from hagane.ir.registry import op_def
 from hagane.passes.base import control_graphs
 from hagane.passes.fusion_rules import Group, may_absorb
@@ -90,38 +92,49 @@ class _Fuser:
         return result
 
     def _region(self, group: Group) -> Node:
-        inside = {v for node in group.nodes for v in node.outputs}
-        body = Graph("body")
-        mapping: dict[Value, Value] = {}
-        operands: list[Value | None] = []
-        for node in group.nodes:
-            for value in node.inputs:
-                if value is None or value in inside or value in mapping or _is_literal(value):
-                    continue
-                mapping[value] = Value(self._fresh(value.name), value.type, elements=value.elements)
-                body.inputs.append(mapping[value])
-                operands.append(value)
-        last = group.nodes[-1]
-        for node in group.nodes:
-            body.nodes.append(self._moved(node, mapping))
-        body.outputs = [mapping[v] for v in last.outputs]
-        loc = join_locs([node.loc for node in group.nodes])
-        region = Node("region", operands, last.outputs, {"kind": group.kind}, {"body": body}, loc)
-        for value in last.outputs:
+        region = region_of(group.nodes, group.kind, self._fresh)
+        for value in region.outputs:
             value.producer = region
         return region
 
-    def _moved(self, node: Node, mapping: dict[Value, Value]) -> Node:
-        inputs = [None if v is None else mapping.get(v, v) for v in node.inputs]
-        inner = Node(node.op, inputs, [], node.attrs, {}, node.loc)
-        for value in node.outputs:
-            copy = Value(self._fresh(value.name), value.type, inner, elements=value.elements)
-            mapping[value] = copy
-            inner.outputs.append(copy)
-        return inner
-
     def _fresh(self, name: str) -> str:
         return fresh_name(name, self.names)
+
+
+def region_of(nodes: list[Node], kind: str, fresh: Callable[[str], str]) -> Node:
+    """A region that holds copies of the nodes and has the last one's outputs; these keep their producer."""
+    inside = {v for node in nodes for v in node.outputs}
+    body = Graph("body")
+    mapping: dict[Value, Value] = {}
+    operands: list[Value | None] = []
+    for node in nodes:
+        for value in node.inputs:
+            if value is None or value in inside or value in mapping or _is_literal(value):
+                continue
+            mapping[value] = Value(fresh(value.name), value.type, elements=value.elements)
+            body.inputs.append(mapping[value])
+            operands.append(value)
+    last = nodes[-1]
+    for node in nodes:
+        body.nodes.append(_moved(node, mapping, fresh))
+    body.outputs = [mapping[v] for v in last.outputs]
+    loc = join_locs([node.loc for node in nodes])
+    return Node("region", operands, last.outputs, {"kind": kind}, {"body": body}, loc)
+
+
+def lone_region(node: Node) -> Region:
+    """The region that a node would be by itself; the graph stays as it is."""
+    return Region(region_of([node], Group([node]).kind, lambda name: f"{name}~"))
+
+
+def _moved(node: Node, mapping: dict[Value, Value], fresh: Callable[[str], str]) -> Node:
+    inputs = [None if v is None else mapping.get(v, v) for v in node.inputs]
+    inner = Node(node.op, inputs, [], node.attrs, {}, node.loc)
+    for value in node.outputs:
+        copy = Value(fresh(value.name), value.type, inner, elements=value.elements)
+        mapping[value] = copy
+        inner.outputs.append(copy)
+    return inner
 
 
 def fresh_name(name: str, names: set[str]) -> str:

@@ -8,6 +8,7 @@ from hagane.passes.canonicalise import Canonicalise
 from hagane.passes.choose_layouts import ChooseLayouts
 from hagane.passes.common_subexpressions import MergeCommonSubexpressions
 from hagane.passes.dead_code import RemoveDeadCode
+from hagane.passes.expand_recurrent import ExpandRecurrent
 from hagane.passes.fold_constants import FoldConstants
 from hagane.passes.fold_scales import FoldScales
 from hagane.passes.fuse import Fuse
@@ -32,6 +33,7 @@ def build_pipeline(target: TargetModel, *, fuse: bool = True) -> tuple[Pass, ...
     """All passes of a build. fuse=False makes each op a region of its own, for debugging."""
     return (
         *SIMPLIFY,
+        ExpandRecurrent(target),
         FuseAttention(enabled=fuse),
         Fuse(enabled=fuse),
         ChooseLayouts(target),

@@ -55,7 +55,6 @@ PENDING: dict[str, str] = {}
 # What the interpreter does and engines don't yet, by the start of the case's name.
 NARROW = "no CPU kernel computes on 4-bit and 8-bit floats or 4-bit integers yet"
 SCANNED = "loops that collect rows whose number or size isn't known before can't be lowered yet"
-RECURRENT = "recurrent layers need constant weights in f32"
 SPECTRAL = "sums in f32 leave about 1e-5 where the exact result is zero"
 PENDING_COMPILED: dict[str, str] = {
     "test_dequantizelinear_e": NARROW,
@@ -67,10 +66,6 @@ PENDING_COMPILED: dict[str, str] = {
     "test_quantizelinear_int4": NARROW,
     "test_quantizelinear_uint4": NARROW,
     "test_loop11": SCANNED,
-    "test_gru": RECURRENT,
-    "test_lstm": RECURRENT,
-    "test_rnn": RECURRENT,
-    "test_simple_rnn": RECURRENT,
     "test_dft": SPECTRAL,
     "test_stft": SPECTRAL,
 }

@@ -9,8 +9,14 @@ import pytest
 from onnx import TensorProto, helper
 
 import hagane
+from hagane.build.builder import build_graph
+from hagane.build.options import BuildOptions
+from hagane.core.dtypes import DType
 from hagane.frontends.onnx import load_onnx
 from hagane.ir import interpreter
+from hagane.ir.builder import Builder
+from hagane.ir.graph import Graph, tensor
+from hagane.runtime.session import Session
 
 Array = np.ndarray[Any, Any]
 
@@ -75,3 +81,32 @@ def test_loop_collects_rows(cond_name: str, trip_name: str) -> None:
             got = session.run(feed)
             for name, array in want.items():
                 np.testing.assert_array_equal(got[name], array, err_msg=f"{name} {n} {trips} {limit}")
+
+
+def test_carried_values_change_places() -> None:
+    """A turn's results are all from before it, whichever state they were: swapped, kept, or the condition."""
+    builder = Builder(Graph("swaps", output_names=["a", "b", "kept", "was"]))
+    a, b, kept = (builder.input(n, tensor(DType.F32, 4)) for n in ("x", "y", "z"))
+    body = Graph("body")
+    inner = Builder(body, builder)
+    inner.input("turn", tensor(DType.I64))
+    going = inner.input("going", tensor(DType.BOOL))
+    first, second, third = (inner.input(n, tensor(DType.F32, 4)) for n in ("first", "second", "third"))
+    was = inner.input("was", tensor(DType.BOOL))
+    one = inner.const(np.float32(1))
+    body.outputs = [was, second, inner.op("add", first, one), third, going]
+    trips, yes = builder.const(np.int64(5)), builder.const(True)
+    state = builder.input("state", tensor(DType.BOOL))
+    graph = builder.graph
+    graph.outputs = builder.ops("loop", trips, yes, a, b, kept, state, graphs={"body": body})
+    feeds: list[dict[str, Array]] = [
+        {"x": np.full(4, 0, np.float32), "y": np.full(4, 1, np.float32), "z": np.full(4, 2, np.float32)}
+        | {"state": np.array(going_on)}
+        for going_on in (False, True)
+    ]
+    wanted = [interpreter.run(graph, feed) for feed in feeds]
+    assert [int(w["a"][0] + w["b"][0]) for w in wanted] == [1 + 1, 1 + 5]
+    with Session(build_graph(graph, BuildOptions(verify="off")).image, threads=2) as session:
+        for feed, want in zip(feeds, wanted, strict=True):
+            for name, array in session.run(feed).items():
+                np.testing.assert_array_equal(array, want[name], err_msg=name)

@@ -8,14 +8,19 @@ import pkgutil
 from typing import Any
 
 import hagane.passes
+from hagane.core.dtypes import DType
 from hagane.ir.layout import ANY, AnyLayout, Layout, Layouts, blocked_channels
 from hagane.ir.region import Region
+from hagane.ops.recurrent import NUM_GATES
 from hagane.passes.base import Pass
 from hagane.passes.pipelines import build_pipeline
 
 
 class BlockedConvolutions:
-    """A target whose convolutions over constant channels want blocks of 4, with a halo for their padding."""
+    """A target whose convolutions over constant channels want blocks of 4, with a halo for their padding.
+
+    Of recurrent layers it has those in f32.
+    """
 
     def layouts(self, region: Region) -> Layouts:
         inputs: list[Layout | AnyLayout | None] = [None if v.is_const else ANY for v in region.operands]
@@ -35,6 +40,10 @@ class BlockedConvolutions:
         inputs = [None] * len(inputs)
         inputs[source] = blocked_channels(4, 4, ((0, 0), (0, 0), *pads))
         return Layouts(tuple(inputs), (blocked_channels(4, 4),) * len(outputs))
+
+    def computes(self, region: Region) -> bool:
+        anchor = region.anchor
+        return anchor is None or anchor.op not in NUM_GATES or anchor.output.dtype is DType.F32
 
 
 def pass_classes() -> dict[str, type[Any]]:
