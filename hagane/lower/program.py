@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from hagane.core.dtypes import DType
 from hagane.core.errors import BuildError
 from hagane.core.hashing import content_hash
-from hagane.core.symbolic import Expr, const, emax, to_expr
+from hagane.core.symbolic import Expr, const, emax, emin, to_expr
 from hagane.ir.graph import Graph, Node, Value
 from hagane.ir.layout import num_elements
 from hagane.ir.region import Region
@@ -194,7 +194,9 @@ class ProgramWriter:
             graph = node.graphs[name]
             steps = self._steps(graph)
             for inner, outer in zip(graph.outputs, node.outputs, strict=True):
-                steps.append(Copy(self._name(inner), self._name(outer), _value_bytes(outer)))
+                # equal where the branch is taken; sizes are checked where it isn't, too
+                size = emin(_value_bytes(_root(inner)), _value_bytes(outer))
+                steps.append(Copy(self._name(inner), self._name(outer), size))
             branches.append(tuple(steps))
         return [If(self._name(node.input(0)), branches[0], branches[1])]
 

@@ -11,11 +11,11 @@ from hagane.frontends.onnx import load_onnx
 from hagane.ir import interpreter
 
 
-def _model(rows: str | int) -> ModelProto:
-    """Twice x, one below the other, or x alone; then the negative of it, which needs the size as well."""
+def _model(rows: str | int, op: str) -> ModelProto:
+    """Twice x, one below the other, or one op of x; then the negative of it, which needs the size as well."""
     f32, result = TensorProto.FLOAT, helper.make_tensor_value_info("r", TensorProto.FLOAT, None)
     then = helper.make_graph([helper.make_node("Concat", ["x", "x"], ["r"], axis=0)], "then", [], [result])
-    other = helper.make_graph([helper.make_node("Relu", ["x"], ["r"])], "else", [], [result])
+    other = helper.make_graph([helper.make_node(op, ["x"], ["r"])], "else", [], [result])
     graph = helper.make_graph(
         [
             helper.make_node("If", ["c"], ["y"], then_branch=then, else_branch=other),
@@ -34,9 +34,10 @@ def _model(rows: str | int) -> ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
 
 
+@pytest.mark.parametrize("op", ["Relu", "Identity"])
 @pytest.mark.parametrize("rows", ["n", 3])
-def test_branches_of_different_shapes(rows: str | int) -> None:
-    proto = _model(rows)
+def test_branches_of_different_shapes(rows: str | int, op: str) -> None:
+    proto = _model(rows, op)
     graph = load_onnx(proto.SerializeToString())
     with hagane.load(hagane.build(proto), threads=2) as session:
         for n in (3, 1, 7) if rows == "n" else (3,):
