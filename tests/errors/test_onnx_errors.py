@@ -96,7 +96,8 @@ def test_attribute_of_the_wrong_type(tmp_path: Path) -> None:
     assert message(tmp_path, [node("Softmax", ["x"], ["y"], "s", axis=0.5)], {"x": [1, 2]}) == (
         "ModelError: attribute 'axis' should be an integer, but is a number\n"
         "  node:   s (Softmax) in net.onnx\n"
-        "  inputs: x f32[1, 2], axis=0.5"
+        "  inputs: x f32[1, 2], axis=0.5\n"
+        "  next:   export the model anew; if ONNX Runtime runs net.onnx as it is, report it"
     )
 
 

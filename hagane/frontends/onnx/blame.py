@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from onnx import AttributeProto, NodeProto
 
-from hagane.core.errors import HaganeError, ShapeError
+from hagane.core.errors import HaganeError, ModelError, ShapeError
 from hagane.frontends.onnx.scope import Entry
 from hagane.ir.graph import Value
 
@@ -34,6 +34,8 @@ def locate(
             error.where["from"] = "; ".join(origins[:3])
         if error.next_step is None:
             error.next_step = f"hagane check {file} lists every shape conflict; shapes= overrides input dims"
+    elif isinstance(error, ModelError) and error.next_step is None:
+        error.next_step = f"export the model anew; if ONNX Runtime runs {file} as it is, report it"
 
 
 def _padded(entries: Sequence[Entry | None], length: int) -> list[Entry | None]:

@@ -17,6 +17,7 @@ import hagane.frontends.onnx.ops
 import hagane.ops  # noqa: F401  (registers the ops)
 from hagane.core.errors import HaganeError, InternalError, ModelError
 from hagane.core.symbolic import Expr, Sym, sym
+from hagane.frontends.onnx.agreement import require_agreement
 from hagane.frontends.onnx.attributes import Attributes
 from hagane.frontends.onnx.blame import locate
 from hagane.frontends.onnx.context import NodeContext
@@ -45,7 +46,8 @@ def load_onnx(source: str | Path | bytes | ModelProto, *, shapes: Shapes | None 
     if importer.has_open_squeeze and not has_declared_ranks(model, graph):
         with suppress(ModelError):
             other = Importer(model, shapes, drops_dynamic_ones=True).run()
-            return other if has_declared_ranks(model, other) else graph
+            graph = other if has_declared_ranks(model, other) else graph
+    require_agreement(graph)
     return graph
 
 
