@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from hagane.core.dtypes import DType
@@ -206,11 +206,11 @@ class ProgramWriter:
         trip, cond, *carried = node.inputs
         count = len(carried)
         if len(node.outputs) > count:
-            raise BuildError(
-                "a Loop with scan outputs can't run on this target yet", where={"node": str(node.loc)}
-            )
+            raise _loop_error(node, "it collects rows whose number or size isn't known before")
         steps: list[Step] = []
         index, turn, *state = body.inputs
+        if not _symbol_names(state) <= _symbol_names(carried):
+            raise _loop_error(node, "what it carries changes its size between turns")
         for inner, start in zip(state, carried, strict=True):
             assert start is not None
             steps.append(Copy(self._name(start), self._name(inner), _value_bytes(inner)))
@@ -222,9 +222,7 @@ class ProgramWriter:
         if trip is not None:
             elements = trip.elements
             if elements is None:
-                raise BuildError(
-                    "a Loop whose trip count is computed can't run yet", where={"node": str(node.loc)}
-                )
+                raise _loop_error(node, "its number of turns is computed")
             trip_count = elements[0]
         inner_steps = self._steps(body)
         inner_steps += self._next_turn([turn, *state], body.outputs)
@@ -252,6 +250,18 @@ class ProgramWriter:
             if source != target:
                 direct.append(Copy(source, target, size))
         return staged + direct
+
+
+def _loop_error(node: Node, what: str) -> BuildError:
+    return BuildError(
+        f"a loop can't run on this target yet: {what}",
+        where={"node": str(node.loc)},
+        next_step="export the model with the loop unrolled, or with a fixed size and a mask",
+    )
+
+
+def _symbol_names(values: Sequence[Value | None]) -> set[str]:
+    return {s.name for v in values if v is not None for dim in v.shape for s in dim.symbols()}
 
 
 def _root(value: Value) -> Value:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from onnx import helper
+from onnx import TensorProto, helper
 
 from hagane import api
 from hagane.core import targets
@@ -197,4 +197,29 @@ def test_an_input_that_is_an_output(tmp_path: Path):
     assert message(lambda: api.build(model)) == (
         "BuildError: x is the name of several inputs or outputs; each needs its own\n"
         "  next: leave it out of the model's outputs, or give it another name by an Identity node"
+    )
+
+
+def test_a_loop_that_grows_what_it_carries():
+    f32, i64, info = TensorProto.FLOAT, TensorProto.INT64, helper.make_tensor_value_info
+    body = helper.make_graph(
+        [
+            helper.make_node("Concat", ["s", "x"], ["grown"], axis=0),
+            helper.make_node("Identity", ["going"], ["on"]),
+        ],
+        "body",
+        [info("i", i64, []), info("going", TensorProto.BOOL, []), info("s", f32, [None])],
+        [info("on", TensorProto.BOOL, []), info("grown", f32, [None])],
+    )
+    graph = helper.make_graph(
+        [helper.make_node("Loop", ["turns", "", "x"], ["y"], name="grow", body=body)],
+        "net",
+        [info("turns", i64, []), info("x", f32, ["n"])],
+        [info("y", f32, [None])],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    assert message(lambda: api.build(model)) == (
+        "BuildError: a loop can't run on this target yet: what it carries changes its size between turns\n"
+        "  node: grow (Loop) in the model\n"
+        "  next: export the model with the loop unrolled, or with a fixed size and a mask"
     )
