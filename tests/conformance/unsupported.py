@@ -53,29 +53,17 @@ CAST = "the interpreter keeps the result of a cast to bf16 in that type"
 PENDING: dict[str, str] = {}
 
 # What the interpreter does and engines don't yet, by the start of the case's name.
-NARROW = "no CPU kernel computes on 4-bit and 8-bit floats or 4-bit integers yet"
 SCANNED = "loops that collect rows whose number or size isn't known before can't be lowered yet"
 SPECTRAL = "sums in f32 leave about 1e-5 where the exact result is zero"
 PENDING_COMPILED: dict[str, str] = {
-    "test_dequantizelinear_e": NARROW,
-    "test_dequantizelinear_f": NARROW,
-    "test_dequantizelinear_int4": NARROW,
-    "test_dequantizelinear_uint4": NARROW,
-    "test_quantizelinear_e": NARROW,
-    "test_quantizelinear_f": NARROW,
-    "test_quantizelinear_int4": NARROW,
-    "test_quantizelinear_uint4": NARROW,
     "test_loop11": SCANNED,
     "test_dft": SPECTRAL,
     "test_stft": SPECTRAL,
 }
-_NARROW_TYPES = ("FLOAT8", "FLOAT4", "INT4")  # of casts; INT4 stands for UINT4 too
 
 
 def why_pending_compiled(case: Case) -> str | None:
     """The reason why a case may fail in an engine for now, or None."""
-    if case.name.startswith("test_cast") and any(t in case.name for t in _NARROW_TYPES):
-        return NARROW
     return next((reason for name, reason in PENDING_COMPILED.items() if case.name.startswith(name)), None)
 
 

@@ -88,7 +88,7 @@ class Casts(Arithmetic):
         if source.kind == "f16" and target.kind != "f32":
             return self.cast(self.cast(value, f32), target)
         if source.kind == "f64" and target.bits == 16:
-            return self.cast(self._round_to_odd(value), target)
+            return self.cast(self.round_to_odd(value), target)
         if target.kind == "bf16":
             return self._round_to_bf16(value)
         return self._convert("fptrunc" if target.bits < source.bits else "fpext", value, target)
@@ -102,7 +102,7 @@ class Casts(Arithmetic):
         narrow = self.cast(self.select(self.is_nan(value), quiet, rounded), i16)
         return self.bitcast(narrow, bf16.with_lanes(lanes))
 
-    def _round_to_odd(self, value: Value) -> Value:
+    def round_to_odd(self, value: Value) -> Value:
         """f64 to the f32 of odd mantissa beside it unless exact, so that narrowing again rounds correctly."""
         single = self._convert("fptrunc", value, f32.with_lanes(value.type.lanes))
         error = value - self.cast(single, f64)

@@ -9,8 +9,9 @@ from hagane.codegen.llvm import math as emit_math
 from hagane.core.dtypes import DType
 from hagane.core.errors import InternalError
 from hagane.ir.scalar import Fn
+from hagane.kernels.llvm import narrow
 
-_REGISTER = {DType.F16: "f32", DType.BF16: "f32", DType.BOOL: "i1"}
+_REGISTER = {DType.F16: "f32", DType.BF16: "f32", DType.BOOL: "i1", **narrow.REGISTERS}
 
 
 def apply_function(f: Function, name: str, scalar: Fn, args: Sequence[Value]) -> Value:
@@ -31,7 +32,8 @@ def apply_function(f: Function, name: str, scalar: Fn, args: Sequence[Value]) ->
     if name in _BITWISE:
         return _BITWISE[name](f, *values)
     if not source.is_float:
-        return _integer(f, name, source, values)
+        result = _integer(f, name, source, values)
+        return narrow.rounded(f, result, source) if source in narrow.REGISTERS else result
     if name in _FLOATS:
         return _FLOATS[name](f, *values)
     found: Callable[..., Value] | None = getattr(emit_math, name, None)
@@ -154,7 +156,10 @@ def _cast(f: Function, value: Value, source: DType, target: DType) -> Value:
         wide = f.cast(value, "i64", signed=True, saturate=True) if source.is_float else value
         result = f.cast(wide, kind, signed=source is not DType.BOOL)
     else:
-        result = f.cast(value, kind, signed=False)
+        single = target in narrow.REGISTERS and value.type.kind == "f64"
+        result = f.round_to_odd(value) if single else f.cast(value, kind, signed=False)
+    if target in narrow.REGISTERS:
+        return narrow.rounded(f, result, target)
     if target in (DType.F16, DType.BF16):
         result = f.cast(f.cast(result, target.value), "f32")
     return result

@@ -27,16 +27,6 @@ from hagane.kernels.tactic import ANY, Argument, Input, KernelLaunch, Layouts, L
 
 # below this many element operations a barrier costs more than a second thread gains (barrier: up to 0.35 us)
 SERIAL_OPERATIONS = 6_000
-_NO_KERNELS = (
-    DType.STRING,
-    DType.I4,
-    DType.U4,
-    DType.F4E2M1,
-    DType.F8E4M3,
-    DType.F8E5M2,
-    DType.F8E4M3FNUZ,
-    DType.F8E5M2FNUZ,
-)
 
 
 class Generic:
@@ -46,7 +36,7 @@ class Generic:
 
     def supports(self, region: Region, target: CpuTarget) -> bool:
         values = [*region.operands, *region.outputs, *(v for n in region.body.nodes for v in n.outputs)]
-        if any(v.dtype in _NO_KERNELS for v in values):
+        if any(v.dtype is DType.STRING for v in values):
             return False
         try:
             for output in range(len(region.outputs)):

@@ -2,7 +2,7 @@
 
 In vector mode a symbol runs over the lanes. An index that doesn't follow it is a scalar load, one that
 follows it with stride 1 a vector load, any other a gather. f16 and bf16 are computed in f32 and rounded when
-stored or cast; booleans are i1 in registers and bytes in memory.
+stored or cast; booleans are i1 in registers and bytes in memory; `narrow` has float8 and all below 8 bits.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from hagane.core.symbolic import Expr
 from hagane.ir.graph import Value as Tensor
 from hagane.ir.layout import offset_of
 from hagane.ir.scalar import Acc, Fn, Guard, IndexValue, LetIndex, Lit, Load, Reduce, Scalar, children
+from hagane.kernels.llvm import narrow
 from hagane.kernels.llvm.affine import linear_coefficient, mentioned
 from hagane.kernels.llvm.frame import Scope
 from hagane.kernels.llvm.functions import apply_function
@@ -30,9 +31,10 @@ _COMPUTE = {
     DType.F64: "f64", DType.F32: "f32", DType.F16: "f32", DType.BF16: "f32", DType.BOOL: "i1",
     DType.I64: "i64", DType.U64: "i64", DType.I32: "i32", DType.U32: "i32",
     DType.I16: "i16", DType.U16: "i16", DType.I8: "i8", DType.U8: "i8",
+    **narrow.REGISTERS,
 }  # fmt: skip
 MOST_RUNS = 3  # of neighbours in the lanes of a load that isn't a gather
-_MEMORY = {DType.F16: "f16", DType.BF16: "bf16"}
+_MEMORY = {DType.F16: "f16", DType.BF16: "bf16", **dict.fromkeys(narrow.REGISTERS, "i8")}
 
 
 def compute_type(dtype: DType, lanes: int = 1) -> Type:
@@ -145,6 +147,8 @@ class ScalarEmitter:
         self.f.scatter(value, place.pointer, places, self.mask)
 
     def _to_memory(self, value: Value, dtype: DType) -> Value:
+        if dtype in narrow.REGISTERS:
+            return narrow.encode(self.f, value, dtype)
         kind = memory_type(dtype).kind
         if value.type.kind == kind:
             return value
@@ -243,6 +247,8 @@ class ScalarEmitter:
         return self.f.gather(kind.element, place.pointer, places, self.mask)
 
     def _from_memory(self, value: Value, dtype: DType) -> Value:
+        if dtype in narrow.REGISTERS:
+            return narrow.decode(self.f, value, dtype)
         kind = compute_type(dtype).kind
         return value if value.type.kind == kind else self.f.cast(value, kind)
 
