@@ -12,6 +12,7 @@ from hagane.core.symbolic import const
 from hagane.ir.builder import Builder
 from hagane.ir.graph import Graph, Node, Value, join_locs
 from hagane.passes.base import control_graphs
+from hagane.passes.fourier_matrix import product_for_dft
 from hagane.passes.group_norms import expand_group_norm, norm_between_reshapes
 from hagane.passes.one_hot import gather_for_one_hot
 
@@ -245,5 +246,6 @@ _RULES: dict[str, tuple[Rule, ...]] = {
     "conv": (_pad_into_conv, _conv_of_columns),
     "group_norm": (expand_group_norm,),
     "matmul": (gather_for_one_hot,),
+    "dft": (product_for_dft,),
     **{f"reduce_{name}": (_keep_reduced_axes,) for name in _REDUCTIONS},
 }

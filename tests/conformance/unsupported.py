@@ -54,11 +54,8 @@ PENDING: dict[str, str] = {}
 
 # What the interpreter does and engines don't yet, by the start of the case's name.
 SCANNED = "loops that collect rows whose number or size isn't known before can't be lowered yet"
-SPECTRAL = "sums in f32 leave about 1e-5 where the exact result is zero"
 PENDING_COMPILED: dict[str, str] = {
     "test_loop11": SCANNED,
-    "test_dft": SPECTRAL,
-    "test_stft": SPECTRAL,
 }
 
 

@@ -1,4 +1,4 @@
-"""Engines on tensors of 8-bit and 4-bit types: moved, chosen, compared, converted, as the interpreter does."""
+"""Engines on tensors of 8-bit and 4-bit types: moved, chosen, compared, converted, as in the interpreter."""
 
 from __future__ import annotations
 
