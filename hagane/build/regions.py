@@ -11,7 +11,7 @@ from hagane.build.compile import Compiler
 from hagane.build.isolate import region_graph, symbols_of
 from hagane.build.plan import needed_weights, write_plan
 from hagane.core.dtypes import DType
-from hagane.core.symbolic import Expr
+from hagane.core.symbolic import Expr, const, product
 from hagane.engine.image import EngineImage
 from hagane.ir.graph import Array, Graph
 from hagane.ir.region import Region
@@ -27,6 +27,7 @@ from hagane.runtime.session import Session
 Dims = Mapping[str, int]
 # values tried for symbols: multiples of 32, which strides divide, odd ones for tails, and the smallest
 _SIZES = (32, 7, 3, 64, 96, 192, 384, 1)
+_MAX_ELEMENTS = 1 << 26  # half a GiB in float64, of which the reference holds a few
 
 
 def unique_regions(graph: Graph) -> dict[str, Region]:
@@ -80,7 +81,8 @@ def sample_dims(
 ) -> list[dict[str, int]]:
     """Values for the region's symbols that make all its extents positive, one for each size that does.
 
-    Those of more than max_flops operations come last, the smallest of them first.
+    Those of more than max_flops operations come last, the smallest of them first; those of more elements than
+    a check should hold in memory don't come at all, unless there are no others.
     """
     symbols = symbols_of(region)
     if not symbols:
@@ -96,6 +98,9 @@ def sample_dims(
         if dims not in found and _positive(extents, dims):
             found.append(dims)
     work = region_flops(region)
+    held = sum((product(v.shape) for v in (*region.operands, *region.outputs)), const(0))
+    fewest = min((held.evaluate(dims) for dims in found), default=0)
+    found = [dims for dims in found if held.evaluate(dims) <= max(fewest, _MAX_ELEMENTS)]
     return sorted(found, key=lambda dims: max(work.evaluate(dims) - max_flops, 0))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hagane.core.errors import ShapeError
-from hagane.core.symbolic import Expr, const, emax, emin
+from hagane.core.symbolic import Expr, const, emax, emin, provably_nonneg
 from hagane.ir.graph import Node, Shape, Value
 from hagane.ir.scalar import Index, Read, Scalar
 
@@ -11,7 +11,8 @@ from hagane.ir.scalar import Index, Read, Scalar
 def broadcast_dims(a: Expr, b: Expr) -> Expr:
     """One dim of a broadcast result.
 
-    A dim that can't be 1 decides: the other is it or 1. Of two dims that may be 1, the result is the maximum.
+    A dim that can't be 1 decides: the other is it or 1. Of two dims that may be 1, the result is the maximum,
+    or 0 where one of them is 0.
     Raises: ShapeError if both are constants that neither agree nor are 1.
     """
     if a == b or b == 1:
@@ -23,7 +24,11 @@ def broadcast_dims(a: Expr, b: Expr) -> Expr:
     decisive = [dim for dim in (a, b) if _never_one(dim)]
     if decisive:
         return next((dim for dim in decisive if dim.is_const), decisive[0])
-    return emax(a, b)
+    return emax(a, b) if _never_zero(a) and _never_zero(b) else emax(a, b) * emin(a, b, 1)
+
+
+def _never_zero(dim: Expr) -> bool:
+    return provably_nonneg(dim - 1)
 
 
 def _never_one(dim: Expr) -> bool:

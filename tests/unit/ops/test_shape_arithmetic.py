@@ -159,11 +159,19 @@ def test_bools_are_no_numbers(builder: Builder) -> None:
 
 
 def test_a_dim_that_cannot_be_one_decides_a_broadcast() -> None:
-    maybe_one, pair, even = sym("n"), sym("m", 2), sym("k", 0, None, 2)
+    maybe_one, pair, even = sym("n", 1), sym("m", 2), sym("k", 0, None, 2)
     assert broadcast_dims(maybe_one, pair) == pair == broadcast_dims(pair, maybe_one)
     assert broadcast_dims(maybe_one, even) == even == broadcast_dims(even, maybe_one)
     assert broadcast_dims(pair, const(7)) == 7
     assert broadcast_dims(maybe_one, S) == emax(maybe_one, S)
+    none = broadcast_dims(sym("z"), maybe_one)  # 0 beside 1 is 0
+    assert [none.evaluate({"z": z, "n": n}) for z, n in ((0, 1), (1, 1), (5, 1), (1, 5), (5, 5))] == [
+        0,
+        1,
+        5,
+        5,
+        5,
+    ]
 
 
 def test_the_least_integer_divides_towards_zero() -> None:

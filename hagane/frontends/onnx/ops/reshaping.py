@@ -10,6 +10,7 @@ from hagane.core.dtypes import DType
 from hagane.core.errors import ModelError, ShapeError
 from hagane.core.symbolic import Expr, const, product
 from hagane.core.symbolic_rules import provably_nonneg
+from hagane.frontends.onnx.agreement import broadcast_pairs
 from hagane.frontends.onnx.context import NodeContext
 from hagane.frontends.onnx.registry import converter
 from hagane.frontends.onnx.scope import Entry
@@ -171,8 +172,10 @@ def unsqueeze(ctx: NodeContext) -> Value:
 def expand(ctx: NodeContext) -> Value:
     """Broadcast in both directions."""
     ctx.expect_inputs(2, 2)
-    x = ctx.input(0)
-    return ctx.emit.broadcast_to(x, broadcast_shapes(x.shape, ctx.sizes(1, "shape")))
+    x, wanted = ctx.input(0), ctx.sizes(1, "shape")
+    shape = broadcast_shapes(x.shape, wanted)
+    ctx.emit.require_equal(tuple(broadcast_pairs([x.shape, wanted])), f"{ctx.name} can't expand {x.type}")
+    return ctx.emit.broadcast_to(x, shape)
 
 
 @converter("Transpose")
