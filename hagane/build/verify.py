@@ -118,7 +118,8 @@ def _check(
             if fault is not None:
                 # rounding alone may lead over a step: the floor of tanh(10) is 1 in f32, and 0 in float64
                 rounded = interpreter.run(alone.graph, feed, rounded=True)
-                fault = _compare(got, *want, slack, rounded)
+                moved = _moved_by_rounding(alone.region, *want, rounded)
+                fault = _compare(got, want[0], moved, slack, rounded)
             runs += 1
             if fault is not None:
                 where = f"{fault} on {kind} inputs" + (f" with {dims}" if dims else "")
@@ -172,6 +173,24 @@ def _as_from_nearer(got: Array, want: Array, rounded: Array) -> Array:
     a, b, c = (x.astype(np.float64) for x in (got, want, rounded))
     with np.errstate(invalid="ignore"):
         return np.where(np.abs(a - c) < np.abs(a - b), a - c + b, a)
+
+
+def _moved_by_rounding(
+    region: Region, want: Mapping[str, Array], moved: Mapping[str, Array], rounded: Mapping[str, Array]
+) -> dict[str, Array]:
+    """The moved outputs; those of a wider type than a value inside, which a kernel may round or not, moved by
+    that rounding where it is more.
+    """
+    inner = [v.dtype for node in region.body.nodes for v in node.outputs if v.dtype.is_float]
+    narrowest = min((dtype.bits for dtype in inner), default=64)
+    found = dict(moved)
+    for name, expected in want.items():
+        dtype = from_numpy(expected.dtype)
+        if dtype.is_float and dtype.bits > narrowest:
+            a, b, c = (x[name].astype(np.float64) for x in (want, moved, rounded))
+            with np.errstate(invalid="ignore"):
+                found[name] = np.where(np.abs(c - a) > np.abs(b - a), c, b)
+    return found
 
 
 def _nudged(array: Array) -> Array:

@@ -4,7 +4,7 @@ import logging
 
 import numpy as np
 import pytest
-from onnx import helper
+from onnx import TensorProto, helper, numpy_helper
 
 import hagane
 from hagane.build.verify import _compare
@@ -108,3 +108,29 @@ def test_what_is_near_neither_reference_is_a_fault() -> None:
     assert _compare({"y": np.array([1, 1, 2], np.float32)}, want, moved, 1.0, rounded) is None
     assert _compare({"y": np.array([0.5, 1, 2], np.float32)}, want, moved, 1.0, rounded) is not None
     assert _compare({"y": np.array([1, 1, 3], np.float32)}, want, moved, 1.0, rounded) is not None
+
+
+def test_a_kernel_may_keep_f16_unrounded_inside(caplog: pytest.LogCaptureFixture) -> None:
+    """The sum is stored as f16, the difference isn't: the f32 result is between both references."""
+    nodes = [
+        helper.make_node("ReduceSum", ["x", "axes"], ["sum"], keepdims=1),
+        helper.make_node("Sub", ["x", "sum"], ["rest"]),
+        helper.make_node("Cast", ["rest"], ["wide"], to=TensorProto.FLOAT),
+        helper.make_node("Add", ["wide", "wide"], ["y"]),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "halves",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT16, ["n", 32])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 32])],
+        [numpy_helper.from_array(np.array([-1]), "axes")],
+    )
+    with caplog.at_level(logging.WARNING):
+        engine = hagane.build(
+            helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+        )
+    assert not caplog.records
+    x = np.random.default_rng(0).standard_normal((5, 32)).astype(np.float16)
+    exact = 2 * (x.astype(np.float64) - x.astype(np.float64).sum(1, keepdims=True))
+    with hagane.load(engine) as session:
+        np.testing.assert_allclose(session.run({"x": x})["y"], exact, rtol=2e-3, atol=2e-3)
